@@ -1,0 +1,96 @@
+"""Every error tidelake raises on purpose, as one tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class TidelakeError(Exception):
+    """Base of the tree: what happened, and what to do next."""
+
+    def __init__(self, problem: str, *, next_step: str) -> None:
+        super().__init__(f"{problem}\n  next: {next_step}")
+        self.problem = problem
+        self.next_step = next_step
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process borders (Spark workers), and keyword arguments do not survive the default.
+        return (_rebuild, (type(self), self.__dict__.copy(), self.args))
+
+
+def _rebuild(
+    cls: type[TidelakeError], state: dict[str, object], args: tuple[object, ...]
+) -> TidelakeError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, *args)
+    error.__dict__.update(state)
+    return error
+
+
+class TableNotFoundError(TidelakeError):
+    """Nothing lies at the path."""
+
+
+class NotATableError(TidelakeError):
+    """The path exists, but no Hudi table lies there."""
+
+
+class UnsupportedTableError(TidelakeError):
+    """The table uses a version, layout, class or codec that tidelake does not know."""
+
+
+class ConfigError(TidelakeError):
+    """An option or table property is unknown, malformed, or contradicts another."""
+
+
+class SchemaError(TidelakeError):
+    """A column or type is unknown or does not fit the table's schema."""
+
+
+class CorruptFileError(TidelakeError):
+    """A file of the table does not hold what its format promises."""
+
+    def __init__(self, path: str, cause: str, *, next_step: str | None = None) -> None:
+        super().__init__(
+            f"{path} is damaged: {cause}",
+            next_step=next_step
+            or "restore the file from a backup or the storage's versions; "
+            "`tidelake check TABLE` lists everything else that is damaged",
+        )
+        self.path = path
+        self.cause = cause
+
+
+class MissingFileError(TidelakeError):
+    """A file that the timeline says is part of the table is gone from storage."""
+
+    def __init__(self, path: str, *, next_step: str | None = None) -> None:
+        super().__init__(
+            f"{path} is missing from storage",
+            next_step=next_step
+            or "if a clean ran while this query was reading, run the query again; otherwise restore the "
+            "file, or restore the table to a savepoint",
+        )
+        self.path = path
+
+
+class TimeTravelError(TidelakeError):
+    """The table cannot be shown as of the requested time."""
+
+
+class IncrementalRangeError(TidelakeError):
+    """The requested window of changes is no longer, or not yet, answerable."""
+
+
+class Malformed(ValueError):  # noqa: N818 - not an error of the public tree
+    """Bytes do not decode; `reading` turns this into `CorruptFileError` where the path is known."""
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn `Malformed` raised by a codec inside the block into `CorruptFileError` naming `path`."""
+    try:
+        yield
+    except Malformed as cause:
+        raise CorruptFileError(path, str(cause)) from cause

@@ -1,0 +1,17 @@
+from tidelake.model.files import BaseFile, FileGroupId, FileSlice, LogFile
+from tidelake.model.instant import Instant
+from tidelake.model.words import WRITE_ACTIONS, Action, MergeMode, State, TableType, Word
+
+__all__ = [
+    "WRITE_ACTIONS",
+    "Action",
+    "BaseFile",
+    "FileGroupId",
+    "FileSlice",
+    "Instant",
+    "LogFile",
+    "MergeMode",
+    "State",
+    "TableType",
+    "Word",
+]

@@ -1,0 +1,70 @@
+"""What every storage must offer; paths are relative to the storage's root and use `/`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One file as a listing shows it; `name` is the last path part."""
+
+    name: str
+    size_bytes: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The direct content of one folder, both parts sorted by name."""
+
+    files: Sequence[FileInfo] = ()
+    folders: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSpec:
+    """How to reach a table's folder; a plain value that travels to executors."""
+
+    uri: str
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+class Storage(Protocol):
+    """A folder on some file system or object store."""
+
+    @property
+    def spec(self) -> StorageSpec:
+        """Return the value from which `open_storage` makes this storage again."""
+
+    def read(self, path: str) -> bytes:
+        """Return the whole file, or raise `MissingFileError`."""
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`, fewer at the end of the file."""
+
+    def open(self, path: str) -> BinaryIO:
+        """Return a seekable reader of the file, or raise `MissingFileError`."""
+
+    def stat(self, path: str) -> FileInfo | None:
+        """Return the file's facts, or None when no such file exists."""
+
+    def list(self, folder: str) -> Folder:
+        """Return the direct content of `folder`; empty when the folder does not exist."""
+
+    def exists(self, folder: str) -> bool:
+        """Return whether `folder` exists (on object stores: whether anything lies below it)."""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the file, replacing what was there."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Create the file with its whole content, or return False when it exists already."""
+
+    def delete(self, path: str) -> None:
+        """Delete the file; a missing file is no error."""
+
+    def local_path(self, path: str) -> str | None:
+        """Return the operating system's path of the file when it has one."""
