@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from tests.golden import harness
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Unpack(Protocol):
+    def __call__(self, name: str) -> Path: ...
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from tests.sessions import local_session  # tests without Spark should not wait for its import
+
+    session = local_session()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def golden_table(tmp_path_factory: pytest.TempPathFactory) -> Unpack:
+    """Return a function from a golden table's name to its root; tests must not change the files."""
+    unpacked: dict[str, Path] = {}
+
+    def unpack(name: str) -> Path:
+        if name not in unpacked:
+            unpacked[name] = harness.unpack(harness.load(name), tmp_path_factory.mktemp(name))
+        return unpacked[name]
+
+    return unpack
