@@ -1,0 +1,87 @@
+"""What an executor is told: which slice to read, and how the table's rows are to be understood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidelake.records.keys import KeyRule
+from tidelake.records.merge_spec import MergeSpec
+from tidelake.storage.protocol import StorageSpec
+
+if TYPE_CHECKING:
+    from tidelake.formats.schema_history import InternalSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceTask:
+    """One file slice to read; `log_paths` are in merge order and hold no `.cdc` file.
+
+    `partition_values` are set only for tables whose files leave the partition columns out.
+    """
+
+    partition: str
+    file_id: str
+    base_path: str | None
+    base_instant: str | None
+    log_paths: tuple[str, ...] = ()
+    base_size_bytes: int = 0
+    log_size_bytes: int = 0
+    partition_values: tuple[tuple[str, str | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockFilter:
+    """Which log blocks of a slice a query sees; by default all of them.
+
+    `latest_instant` cuts blocks of later requested times. With `committed` (table versions 6 and 7,
+    where one log file may hold blocks of several instants) a block is seen when its instant is listed
+    or older than `archived_before`. `only` narrows to the instants of a window.
+    """
+
+    latest_instant: str | None = None
+    committed: frozenset[str] | None = None
+    archived_before: str | None = None
+    only: frozenset[str] | None = None
+
+    def is_visible(self, instant_time: str) -> bool:
+        """Return whether blocks that `instant_time` wrote belong to the table."""
+        if self.committed is None or instant_time in self.committed:
+            return True
+        return self.archived_before is not None and instant_time < self.archived_before
+
+    def in_range(self, instant_time: str) -> bool:
+        """Return whether the query asks for blocks of `instant_time`."""
+        return self.only is None or instant_time in self.only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaHistory:
+    """The table's schemas by version, oldest first, for tables that rename and drop columns by id.
+
+    `target` is the schema the query answers in.
+    """
+
+    versions: tuple[InternalSchema, ...]
+    target: InternalSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSpec:
+    """How to read any slice of one table for one query.
+
+    `schema` is the Avro JSON of the table's columns without meta columns; `columns` are the output
+    columns in output order and may name meta columns. `keep_instants` keeps only rows whose
+    `_hoodie_commit_time` is listed. A task whose logs exceed `log_budget_bytes` is read in shares.
+    """
+
+    storage: StorageSpec
+    schema: str
+    columns: tuple[str, ...]
+    merge: MergeSpec
+    keys: KeyRule
+    blocks: BlockFilter = field(default_factory=BlockFilter)
+    populate_meta_fields: bool = True
+    history: SchemaHistory | None = None
+    keep_instants: frozenset[str] | None = None
+    log_budget_bytes: int = 256 << 20

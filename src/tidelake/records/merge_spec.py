@@ -1,0 +1,173 @@
+"""Which record wins, and what the winner takes from the loser, as the table's properties say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tidelake.config import TableConfig
+from tidelake.errors import ConfigError, UnsupportedTableError
+from tidelake.model import MergeMode, Word
+
+EVENT_TIME_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
+COMMIT_TIME_STRATEGY = "ce9acb64-bde0-424c-9b91-f6ebba25356d"
+#: Strategy ids that leave the decision to the payload class.
+_PAYLOAD_STRATEGIES = frozenset(
+    {"00000000-0000-0000-0000-000000000000", "1897ef5f-18bc-4557-939c-9d6a8afd1519"}
+)
+
+DELETE_FIELD = "hoodie.payload.delete.field"
+DELETE_MARKER = "hoodie.payload.delete.marker"
+UNAVAILABLE_VALUE = "hoodie.write.partial.update.unavailable.value"
+USE_POSITIONS = "hoodie.merge.use.record.positions"
+_DEBEZIUM_UNAVAILABLE = "__debezium_unavailable_value"
+_DEBEZIUM_OPERATION = "_change_operation_type"
+
+
+class Fill(Word):
+    """Which fields of the winner mean "unchanged" and are filled from the loser."""
+
+    NONE = "NONE"
+    IGNORE_DEFAULTS = "IGNORE_DEFAULTS"
+    FILL_UNAVAILABLE = "FILL_UNAVAILABLE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeSpec:
+    """How two records of one key become one.
+
+    `mode` is never CUSTOM, and EVENT_TIME only with ordering fields. `deletes_by_arrival` lets a
+    delete win whatever its ordering value; `ties_to_earlier` keeps the existing record on equal
+    ordering values. `binlog_ordering` reads a text ordering value as MySQL's `file.position`.
+    """
+
+    mode: MergeMode = MergeMode.COMMIT_TIME
+    ordering_fields: tuple[str, ...] = ()
+    fill: Fill = Fill.NONE
+    unavailable_value: str = _DEBEZIUM_UNAVAILABLE
+    delete_field: str | None = None
+    delete_marker: str | None = None
+    delete_marker_any_case: bool = False
+    deletes_by_arrival: bool = False
+    ties_to_earlier: bool = False
+    binlog_ordering: bool = False
+    use_positions: bool = True
+
+    @classmethod
+    def from_config(
+        cls, config: TableConfig, options: Mapping[str, str] | None = None
+    ) -> MergeSpec:
+        """Read the rules from the table's properties; `options` are the query's own.
+
+        The rules are those of Hudi 1.x for every table version. Raises `UnsupportedTableError` for a
+        payload class or merge strategy that tidelake does not know.
+        """
+        options = options or {}
+        spec = _by_properties(config)
+        field, marker = (_setting(config, options, key) for key in (DELETE_FIELD, DELETE_MARKER))
+        if (field is None) != (marker is None):
+            raise ConfigError(
+                f"only one of {DELETE_FIELD} and {DELETE_MARKER} is set",
+                next_step="set both, or neither",
+            )
+        if field is not None:
+            spec = replace(spec, delete_field=field, delete_marker=marker)
+        if spec.mode is MergeMode.EVENT_TIME and not spec.ordering_fields:
+            spec = replace(spec, mode=MergeMode.COMMIT_TIME)
+        return replace(
+            spec,
+            unavailable_value=_setting(config, options, UNAVAILABLE_VALUE)
+            or spec.unavailable_value,
+            use_positions=options.get(USE_POSITIONS, "true").lower() != "false",
+        )
+
+
+_PAYLOADS: Mapping[str, MergeSpec] = {
+    "OverwriteWithLatestAvroPayload": MergeSpec(),
+    "HoodieAvroPayload": MergeSpec(),
+    "RewriteAvroPayload": MergeSpec(),
+    "DefaultHoodieRecordPayload": MergeSpec(mode=MergeMode.EVENT_TIME),
+    "EventTimeAvroPayload": MergeSpec(mode=MergeMode.EVENT_TIME),
+    "FirstValueAvroPayload": MergeSpec(mode=MergeMode.EVENT_TIME, ties_to_earlier=True),
+    "OverwriteNonDefaultsWithLatestAvroPayload": MergeSpec(fill=Fill.IGNORE_DEFAULTS),
+    "PartialUpdateAvroPayload": MergeSpec(
+        mode=MergeMode.EVENT_TIME, fill=Fill.IGNORE_DEFAULTS, deletes_by_arrival=True
+    ),
+    "AWSDmsAvroPayload": MergeSpec(
+        delete_field="Op", delete_marker="D", delete_marker_any_case=True
+    ),
+    "MySqlDebeziumAvroPayload": MergeSpec(
+        mode=MergeMode.EVENT_TIME,
+        delete_field=_DEBEZIUM_OPERATION,
+        delete_marker="d",
+        ordering_fields=("_event_seq",),
+        binlog_ordering=True,
+    ),
+    "PostgresDebeziumAvroPayload": MergeSpec(
+        mode=MergeMode.EVENT_TIME,
+        fill=Fill.FILL_UNAVAILABLE,
+        delete_field=_DEBEZIUM_OPERATION,
+        delete_marker="d",
+        ordering_fields=("_event_lsn",),
+    ),
+}
+
+
+def _by_properties(config: TableConfig) -> MergeSpec:
+    payload = config.payload_class
+    if config.table_version < 8 and payload is not None:
+        return _by_payload(config, payload)
+    mode = config.record_merge_mode
+    if mode is None:
+        mode = _mode_of_strategy(config.merge_strategy_id)
+    if mode is None and payload is not None:
+        return _by_payload(config, payload)
+    if mode is None:
+        mode = MergeMode.EVENT_TIME if config.ordering_fields else MergeMode.COMMIT_TIME
+    if mode is MergeMode.CUSTOM:
+        strategy = config.merge_strategy_id
+        if payload is None or (strategy is not None and strategy not in _PAYLOAD_STRATEGIES):
+            raise UnsupportedTableError(
+                f"records of this table are merged by a custom merger (strategy id {strategy})",
+                next_step="read it with the engine that has the merger, or set "
+                "hoodie.record.merge.mode in hoodie.properties when a built-in mode fits",
+            )
+        return _by_payload(config, payload)
+    partial = config.partial_update_mode
+    if partial is not None and partial not in set(Fill):
+        raise UnsupportedTableError(
+            f"hoodie.table.partial.update.mode={partial} is not a mode tidelake knows",
+            next_step=f"known modes: {Fill.IGNORE_DEFAULTS}, {Fill.FILL_UNAVAILABLE}",
+        )
+    return MergeSpec(
+        mode=mode,
+        ordering_fields=config.ordering_fields,
+        fill=Fill.NONE if partial is None else Fill(partial),
+    )
+
+
+def _by_payload(config: TableConfig, payload: str) -> MergeSpec:
+    package, _, name = payload.rpartition(".")
+    spec = _PAYLOADS.get(name) if package.startswith("org.apache.hudi") or not package else None
+    if spec is None:
+        raise UnsupportedTableError(
+            f"records of this table are merged by payload class {payload}, which tidelake does not know",
+            next_step="read it with the engine that has the class; known classes: "
+            + ", ".join(sorted(_PAYLOADS)),
+        )
+    return replace(spec, ordering_fields=config.ordering_fields or spec.ordering_fields)
+
+
+def _mode_of_strategy(strategy: str | None) -> MergeMode | None:
+    if strategy is None:
+        return None
+    known = {
+        EVENT_TIME_STRATEGY: MergeMode.EVENT_TIME,
+        COMMIT_TIME_STRATEGY: MergeMode.COMMIT_TIME,
+    }
+    return known.get(strategy, MergeMode.CUSTOM)
+
+
+def _setting(config: TableConfig, options: Mapping[str, str], key: str) -> str | None:
+    # Version 9 stores what readers need; older tables leave it to the query or, rarely, the properties.
+    return config.merge_properties.get(key) or config.properties.get(key) or options.get(key)
