@@ -75,6 +75,19 @@ class MissingFileError(TidelakeError):
         self.path = path
 
 
+class StorageError(TidelakeError):
+    """The storage refused or failed a request; nothing is known about the table itself."""
+
+    def __init__(self, path: str, cause: str, *, next_step: str | None = None) -> None:
+        super().__init__(
+            f"{path}: {cause}",
+            next_step=next_step
+            or "check that the storage is reachable and that your credentials may read and write there",
+        )
+        self.path = path
+        self.cause = cause
+
+
 class TimeTravelError(TidelakeError):
     """The table cannot be shown as of the requested time."""
 

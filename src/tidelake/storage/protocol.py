@@ -42,6 +42,9 @@ class Storage(Protocol):
     def read(self, path: str) -> bytes:
         """Return the whole file, or raise `MissingFileError`."""
 
+    def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
+        """Return every file, in the order asked for, or raise `MissingFileError`."""
+
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """Return up to `length` bytes from `start`, fewer at the end of the file."""
 

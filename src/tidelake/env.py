@@ -1,0 +1,56 @@
+"""The one door to the outside world: storage, clock and ids."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tidelake.storage import Storage
+
+
+class Clock(Protocol):
+    """What time it is, and a way to wait."""
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the epoch."""
+
+    def sleep_ms(self, delay_ms: int) -> None:
+        """Wait."""
+
+
+class Ids(Protocol):
+    """A source of names that nobody else takes."""
+
+    def new(self) -> str:
+        """Return a name in the form of a UUID."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def sleep_ms(self, delay_ms: int) -> None:
+        """Wait."""
+        time.sleep(delay_ms / 1000)  # noqa: TID251 - this is the clock that others take
+
+
+class RandomIds:
+    """Random UUIDs."""
+
+    def new(self) -> str:
+        """Return a random UUID."""
+        return str(uuid.uuid4())  # noqa: TID251 - this is the source that others take
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """What everything above storage is given to work with."""
+
+    storage: Storage
+    clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=RandomIds)

@@ -1,0 +1,20 @@
+from tidelake.storage.local import LocalStorage
+from tidelake.storage.location import open_storage, spark_path, storage_spec
+from tidelake.storage.memory import MemoryStorage
+from tidelake.storage.objects import ObjectStorage
+from tidelake.storage.protocol import FileInfo, Folder, Storage, StorageSpec
+from tidelake.storage.sub import SubStorage
+
+__all__ = [
+    "FileInfo",
+    "Folder",
+    "LocalStorage",
+    "MemoryStorage",
+    "ObjectStorage",
+    "Storage",
+    "StorageSpec",
+    "SubStorage",
+    "open_storage",
+    "spark_path",
+    "storage_spec",
+]

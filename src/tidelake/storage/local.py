@@ -1,0 +1,158 @@
+"""A folder of the machine's own file system."""
+
+from __future__ import annotations
+
+import os
+import stat as modes
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from tidelake.errors import MissingFileError, StorageError
+from tidelake.storage.protocol import FileInfo, Folder, StorageSpec
+
+
+class LocalStorage:
+    """Files below `root`; symbolic links are followed."""
+
+    def __init__(self, root: str) -> None:
+        self._root = os.path.abspath(root)  # noqa: PTH100 - Path.resolve would follow links
+        self._prefix = self._root.rstrip("/") + "/"
+
+    @property
+    def spec(self) -> StorageSpec:
+        """Return the root as a plain path."""
+        return StorageSpec(self._root)
+
+    def read(self, path: str) -> bytes:
+        """Return the whole file, or raise `MissingFileError`."""
+        with _guard(path), open(self._full(path), "rb", buffering=0) as file:  # noqa: PTH123 - hot
+            return file.read()
+
+    def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
+        """Return every file, in the order asked for."""
+        return [self.read(path) for path in paths]
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`, fewer at the end of the file."""
+        with self.open(path) as file, _guard(path):
+            file.seek(start)
+            return file.read(length)
+
+    def open(self, path: str) -> BinaryIO:
+        """Return a seekable reader of the file, or raise `MissingFileError`."""
+        with _guard(path):
+            return Path(self._full(path)).open("rb")
+
+    def stat(self, path: str) -> FileInfo | None:
+        """Return the file's facts, or None when no such file exists."""
+        try:
+            with _guard(path):
+                found = os.stat(self._full(path))  # noqa: PTH116 - hot
+        except MissingFileError:
+            return None
+        if modes.S_ISDIR(found.st_mode):
+            return None
+        return _info(path.rpartition("/")[2], found)
+
+    def list(self, folder: str) -> Folder:
+        """Return the direct content of `folder`; empty when the folder does not exist."""
+        files: list[FileInfo] = []
+        folders: list[str] = []
+        try:
+            with _guard(folder), os.scandir(self._full(folder)) as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        folders.append(entry.name)
+                        continue
+                    try:
+                        files.append(_info(entry.name, entry.stat()))
+                    except FileNotFoundError:
+                        continue  # deleted since the folder was opened, or a link to nowhere
+        except MissingFileError:
+            return Folder()
+        files.sort(key=lambda file: file.name)
+        return Folder(files, sorted(folders))
+
+    def exists(self, folder: str) -> bool:
+        """Return whether `folder` exists."""
+        with _guard(folder):
+            return os.path.isdir(self._full(folder))  # noqa: PTH112 - hot
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the file, replacing what was there; readers see the old content or the new."""
+        with _writing(path), self._written_aside(path, data) as aside:
+            os.replace(aside, self._full(path))  # noqa: PTH105 - both are text
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Create the file with its whole content, or return False when it exists already."""
+        with _writing(path), self._written_aside(path, data) as aside:
+            try:
+                os.link(aside, self._full(path))
+            except FileExistsError:
+                return False
+            return True
+
+    def delete(self, path: str) -> None:
+        """Delete the file; a missing file is no error."""
+        try:
+            with _guard(path):
+                os.unlink(self._full(path))  # noqa: PTH108 - the path is text
+        except MissingFileError:
+            return
+
+    def local_path(self, path: str) -> str | None:
+        """Return the operating system's path of the file."""
+        return self._full(path)
+
+    def _full(self, path: str) -> str:
+        if path.startswith("/") or ".." in path.split("/"):
+            raise StorageError(
+                path,
+                f"the path leads out of {self._root}",
+                next_step="the metadata that names this file is damaged or was written for another "
+                "place; `tidelake check TABLE` names it",
+            )
+        return self._prefix + path
+
+    @contextmanager
+    def _written_aside(self, path: str, data: bytes) -> Iterator[str]:
+        """Write `data` durably to a file next to `path` and remove it again at the end."""
+        folder = os.path.dirname(self._full(path))  # noqa: PTH120 - the path is text
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - the path is text
+        descriptor, aside = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            yield aside
+        finally:
+            Path(aside).unlink(missing_ok=True)
+
+
+def _info(name: str, found: os.stat_result) -> FileInfo:
+    return FileInfo(name, found.st_size, found.st_mtime_ns // 1_000_000)
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as cause:
+        raise StorageError(path, getattr(cause, "strerror", None) or str(cause)) from cause
+
+
+@contextmanager
+def _guard(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as cause:
+        raise MissingFileError(path) from cause
+    except OSError as cause:
+        raise StorageError(path, cause.strerror or str(cause)) from cause
+    except ValueError as cause:
+        # A name that no file system takes, such as one with a NUL character.
+        raise MissingFileError(path) from cause

@@ -1,0 +1,191 @@
+"""A prefix of an object store."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError
+from typing_extensions import Buffer, override
+
+from tidelake.errors import MissingFileError, StorageError
+from tidelake.storage.protocol import FileInfo, Folder, StorageSpec
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import ObjectStore
+
+_THREADS = 32
+_BUFFER_BYTES = 1 << 20
+
+
+class ObjectStorage:
+    """Objects of `store`, whose own prefix is the root."""
+
+    def __init__(self, store: ObjectStore, spec: StorageSpec) -> None:
+        self._store = store
+        self._spec = spec
+
+    @property
+    def spec(self) -> StorageSpec:
+        """Return where the objects lie and with which options to reach them."""
+        return self._spec
+
+    def read(self, path: str) -> bytes:
+        """Return the whole object, or raise `MissingFileError`."""
+        with _guard(path):
+            return bytes(obstore.get(self._store, path).bytes())
+
+    def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
+        """Return every object, in the order asked for, reading many at a time."""
+        if len(paths) < 2:
+            return [self.read(path) for path in paths]
+        with ThreadPoolExecutor(min(_THREADS, len(paths))) as pool:
+            return list(pool.map(self.read, paths))
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`, fewer at the end of the object."""
+        if length <= 0:
+            return b""
+        try:
+            with _guard(path):
+                return bytes(obstore.get_range(self._store, path, start=start, length=length))
+        except StorageError:
+            # Stores refuse a range that starts at the end, each with words of its own.
+            info = self.stat(path)
+            if info is not None and start >= info.size_bytes:
+                return b""
+            raise
+
+    def open(self, path: str) -> BinaryIO:
+        """Return a seekable reader of the object, or raise `MissingFileError`."""
+        info = self.stat(path)
+        if info is None:
+            raise MissingFileError(path)
+        raw = _Reader(self, path, info.size_bytes)
+        return cast("BinaryIO", io.BufferedReader(raw, _BUFFER_BYTES))
+
+    def stat(self, path: str) -> FileInfo | None:
+        """Return the object's facts, or None when no such object exists."""
+        try:
+            with _guard(path):
+                return _info(obstore.head(self._store, path))
+        except MissingFileError:
+            return None
+
+    def list(self, folder: str) -> Folder:
+        """Return the direct content of `folder`; empty when nothing lies below it."""
+        try:
+            with _guard(folder):
+                found = obstore.list_with_delimiter(self._store, folder or None)
+        except MissingFileError:
+            return Folder()  # not even the bucket exists
+        # Consoles create an empty object to stand for a folder; it is listed inside itself.
+        files = [_info(meta) for meta in found["objects"] if meta["path"].rstrip("/") != folder]
+        folders = [prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]]
+        return Folder(sorted(files, key=lambda file: file.name), sorted(folders))
+
+    def exists(self, folder: str) -> bool:
+        """Return whether anything lies below `folder`."""
+        try:
+            with _guard(folder):
+                batches = obstore.list(self._store, folder or None, chunk_size=1)
+                return any(len(batch) > 0 for batch in batches)
+        except MissingFileError:
+            return False
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the object, replacing what was there."""
+        with _guard(path):
+            obstore.put(self._store, path, data, use_multipart=False)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Create the object, or return False when it exists already."""
+        try:
+            with _guard(path):
+                obstore.put(self._store, path, data, mode="create", use_multipart=False)
+        except _ExistsError:
+            return False
+        return True
+
+    def delete(self, path: str) -> None:
+        """Delete the object; a missing object is no error."""
+        try:
+            with _guard(path):
+                obstore.delete(self._store, path)
+        except MissingFileError:
+            return
+
+    def local_path(self, path: str) -> str | None:  # noqa: ARG002 - the protocol's parameter
+        """Return None: objects have no path."""
+        return None
+
+
+class _Reader(io.RawIOBase):
+    """An object as a file whose reads are range requests."""
+
+    def __init__(self, storage: ObjectStorage, path: str, size_bytes: int) -> None:
+        super().__init__()
+        self._storage = storage
+        self._path = path
+        self._size_bytes = size_bytes
+        self._at = 0
+
+    @override
+    def readable(self) -> bool:
+        return True
+
+    @override
+    def seekable(self) -> bool:
+        return True
+
+    @override
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size_bytes}[whence]
+        if origin + offset < 0:
+            raise ValueError(f"seek before the start of {self._path}")
+        self._at = origin + offset
+        return self._at
+
+    @override
+    def tell(self) -> int:
+        return self._at
+
+    @override
+    def readinto(self, buffer: Buffer, /) -> int:
+        view = memoryview(buffer)
+        wanted = min(len(view), self._size_bytes - self._at)
+        if wanted <= 0:
+            return 0
+        data = self._storage.read_range(self._path, self._at, wanted)
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+class _ExistsError(Exception):
+    pass
+
+
+def _info(meta: ObjectMeta) -> FileInfo:
+    name = meta["path"].rpartition("/")[2]
+    return FileInfo(name, meta["size"], int(meta["last_modified"].timestamp() * 1000))
+
+
+@contextmanager
+def _guard(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as cause:
+        raise MissingFileError(path) from cause
+    except AlreadyExistsError as cause:
+        raise _ExistsError from cause
+    except ValueError as cause:
+        raise MissingFileError(path) from cause  # a name that no object can have
+    except (BaseError, OSError) as cause:
+        # What follows the first line is a dump of the client's own structures.
+        raise StorageError(path, str(cause).partition("\n")[0]) from cause

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tidelake.errors import StorageError
+from tidelake.storage import LocalStorage, SubStorage, open_storage
+
+
+def test_modification_times_are_those_of_the_file_system(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    os.utime(tmp_path / "a", ns=(0, 1_700_000_000_123_999_999))
+    storage = LocalStorage(str(tmp_path))
+    found = storage.stat("a")
+    assert found is not None
+    assert found.modified_ms == 1_700_000_000_123
+    assert storage.list("").files == [found]
+
+
+@pytest.mark.parametrize("path", ["../a", "b/../../a", "/etc/passwd", ".."])
+def test_paths_never_leave_the_root(tmp_path: Path, path: str) -> None:
+    (tmp_path / "a").write_bytes(b"secret")
+    storage = LocalStorage(str(tmp_path / "table"))
+    for ask in (storage.read, storage.list, storage.stat, storage.delete):
+        with pytest.raises(StorageError, match="leads out of"):
+            ask(path)
+
+
+def test_links_are_followed_and_links_to_nowhere_skipped(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a").write_bytes(b"x")
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "p").symlink_to(tmp_path / "real")
+    (tmp_path / "table" / "dangling").symlink_to(tmp_path / "nowhere")
+    storage = LocalStorage(str(tmp_path / "table"))
+    assert storage.list("").folders == ["p"]
+    assert storage.list("").files == []
+    assert storage.read("p/a") == b"x"
+
+
+def test_refusals_of_the_system_name_the_path(tmp_path: Path) -> None:
+    storage = LocalStorage(str(tmp_path))
+    with pytest.raises(StorageError, match="File name too long"):
+        storage.read("x" * 5000)
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StorageError):
+        LocalStorage(str(tmp_path)).put("folder", b"x")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_folder_of_a_table_opens_elsewhere_by_its_spec(tmp_path: Path) -> None:
+    sub = SubStorage(LocalStorage(str(tmp_path)), ".hoodie/metadata")
+    sub.put("files/a", b"x")
+    assert open_storage(sub.spec).read("files/a") == b"x"
+    assert sub.local_path("files/a") == str(tmp_path / ".hoodie/metadata/files/a")

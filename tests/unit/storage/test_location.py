@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from tidelake.errors import ConfigError
+from tidelake.storage import (
+    LocalStorage,
+    MemoryStorage,
+    ObjectStorage,
+    StorageSpec,
+    open_storage,
+    spark_path,
+    storage_spec,
+)
+
+LOCAL = [
+    ("/data/t", "/data/t"),
+    ("file:/data/t", "/data/t"),
+    ("file:///data/t", "/data/t"),
+    ("file://localhost/data/t", "/data/t"),
+    ("file:///data/a%2Fb c", "/data/a%2Fb c"),
+    ("/data/a:b/t", "/data/a:b/t"),
+    ("/", "/"),
+]
+
+
+@pytest.mark.parametrize(("typed", "path"), LOCAL)
+def test_local_paths(typed: str, path: str) -> None:
+    storage = open_storage(typed)
+    assert isinstance(storage, LocalStorage)
+    assert storage.spec == StorageSpec(path)
+
+
+def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert open_storage("t:1/x").spec == StorageSpec(str(tmp_path / "t:1/x"))
+
+
+OBJECTS = [
+    ("s3://bucket/a/t", "s3://bucket/a/t"),
+    ("s3a://bucket/a/t/", "s3://bucket/a/t"),
+    ("S3N://bucket", "s3://bucket"),
+    ("gs://bucket/t", "gs://bucket/t"),
+    (
+        "abfss://box@account.dfs.core.windows.net/t",
+        "abfss://box@account.dfs.core.windows.net/t",
+    ),
+]
+
+
+@pytest.mark.parametrize(("typed", "uri"), OBJECTS)
+def test_object_stores(typed: str, uri: str) -> None:
+    options = {"azure_storage_account_key": "a2V5", "aws_region": "x", "google_skip_signature": "1"}
+    storage = open_storage(typed, options)
+    assert isinstance(storage, ObjectStorage)
+    assert storage.spec.uri == uri
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["hdfs://node/t", "hdfs:/t", "dbfs:/t", "ftp://x/t", "s3:/bucket/t", "s3://", "file://h/t"],
+)
+def test_places_nobody_serves_are_refused(uri: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_storage(uri)
+    assert uri in caught.value.problem
+
+
+def test_memory_does_not_travel() -> None:
+    with pytest.raises(ConfigError, match="does not reach memory"):
+        open_storage(MemoryStorage().spec)
+
+
+def test_only_storage_options_travel_and_secrets_are_not_shown() -> None:
+    spec = storage_spec(
+        "s3a://bucket/t",
+        {
+            "hoodie.metadata.enable": "false",
+            "fs.s3a.secret.key": "hush",
+            "spark.hadoop.fs.s3a.endpoint": "http://localhost:1",
+            "AWS_REGION": "eu-north-1",
+        },
+    )
+    assert dict(spec.options) == {
+        "fs.s3a.secret.key": "hush",
+        "fs.s3a.endpoint": "http://localhost:1",
+        "aws_region": "eu-north-1",
+    }
+    assert "hush" not in repr(spec)
+    assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+def test_unknown_client_options_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no client for s3://bucket"):
+        open_storage("s3://bucket", {"aws_no_such_thing": "1"})
+
+
+SPARK = [
+    ("/data/t", "p=1/a.parquet", "file:/data/t/p=1/a.parquet"),
+    ("/data/t", "", "file:/data/t"),
+    ("s3://bucket/t", "a%2Fb/c d", "s3a://bucket/t/a%2Fb/c d"),
+    ("gs://bucket/t", "a", "gs://bucket/t/a"),
+    ("/d", "{x}[y]*?/a\\b", "file:/d/\\{x\\}\\[y\\]\\*\\?/a\\\\b"),
+]
+
+
+@pytest.mark.parametrize(("uri", "relative", "expected"), SPARK)
+def test_paths_for_spark(uri: str, relative: str, expected: str) -> None:
+    assert spark_path(StorageSpec(uri), relative) == expected
