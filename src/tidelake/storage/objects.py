@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ class ObjectStorage:
 
     def read(self, path: str) -> bytes:
         """Return the whole object, or raise `MissingFileError`."""
-        with _guard(path):
+        with self._guard(path):
             return bytes(obstore.get(self._store, path).bytes())
 
     def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
@@ -52,7 +53,7 @@ class ObjectStorage:
         if length <= 0:
             return b""
         try:
-            with _guard(path):
+            with self._guard(path):
                 return bytes(obstore.get_range(self._store, path, start=start, length=length))
         except StorageError:
             # Stores refuse a range that starts at the end, each with words of its own.
@@ -72,7 +73,7 @@ class ObjectStorage:
     def stat(self, path: str) -> FileInfo | None:
         """Return the object's facts, or None when no such object exists."""
         try:
-            with _guard(path):
+            with self._guard(path):
                 return _info(obstore.head(self._store, path))
         except MissingFileError:
             return None
@@ -80,7 +81,7 @@ class ObjectStorage:
     def list(self, folder: str) -> Folder:
         """Return the direct content of `folder`; empty when nothing lies below it."""
         try:
-            with _guard(folder):
+            with self._guard(folder):
                 found = obstore.list_with_delimiter(self._store, folder or None)
         except MissingFileError:
             return Folder()  # not even the bucket exists
@@ -92,7 +93,7 @@ class ObjectStorage:
     def exists(self, folder: str) -> bool:
         """Return whether anything lies below `folder`."""
         try:
-            with _guard(folder):
+            with self._guard(folder):
                 batches = obstore.list(self._store, folder or None, chunk_size=1)
                 return any(len(batch) > 0 for batch in batches)
         except MissingFileError:
@@ -100,13 +101,13 @@ class ObjectStorage:
 
     def put(self, path: str, data: bytes) -> None:
         """Write the object, replacing what was there."""
-        with _guard(path):
+        with self._guard(path):
             obstore.put(self._store, path, data, use_multipart=False)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create the object, or return False when it exists already."""
         try:
-            with _guard(path):
+            with self._guard(path):
                 obstore.put(self._store, path, data, mode="create", use_multipart=False)
         except _ExistsError:
             return False
@@ -115,7 +116,7 @@ class ObjectStorage:
     def delete(self, path: str) -> None:
         """Delete the object; a missing object is no error."""
         try:
-            with _guard(path):
+            with self._guard(path):
                 obstore.delete(self._store, path)
         except MissingFileError:
             return
@@ -123,6 +124,20 @@ class ObjectStorage:
     def local_path(self, path: str) -> str | None:  # noqa: ARG002 - the protocol's parameter
         """Return None: objects have no path."""
         return None
+
+    @contextmanager
+    def _guard(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as cause:
+            raise MissingFileError(path) from cause
+        except AlreadyExistsError as cause:
+            raise _ExistsError from cause
+        except ValueError as cause:
+            raise MissingFileError(path) from cause  # a name that no object can have
+        except (BaseError, OSError) as cause:
+            where = f"{self._spec.uri}/{path}" if path else self._spec.uri
+            raise StorageError(where, _reason(cause)) from cause
 
 
 class _Reader(io.RawIOBase):
@@ -171,21 +186,13 @@ class _ExistsError(Exception):
     pass
 
 
+def _reason(cause: Exception) -> str:
+    """Return what the server said, or else the line before the client dumps its structures."""
+    text = str(cause)
+    said = re.search(r"<Message>(.*?)</Message>", text, re.DOTALL)
+    return said[1] if said else text.partition("\n")[0]
+
+
 def _info(meta: ObjectMeta) -> FileInfo:
     name = meta["path"].rpartition("/")[2]
     return FileInfo(name, meta["size"], int(meta["last_modified"].timestamp() * 1000))
-
-
-@contextmanager
-def _guard(path: str) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as cause:
-        raise MissingFileError(path) from cause
-    except AlreadyExistsError as cause:
-        raise _ExistsError from cause
-    except ValueError as cause:
-        raise MissingFileError(path) from cause  # a name that no object can have
-    except (BaseError, OSError) as cause:
-        # What follows the first line is a dump of the client's own structures.
-        raise StorageError(path, str(cause).partition("\n")[0]) from cause
