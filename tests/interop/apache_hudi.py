@@ -1,0 +1,103 @@
+"""A Spark 3.5 session that holds the real Apache Hudi: the peer we read after, and the oracle."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from tidelake.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VERSION = "1.2.0"
+_NAME = f"hudi-spark3.5-bundle_2.12-{VERSION}.jar"
+_PATH = f"org/apache/hudi/hudi-spark3.5-bundle_2.12/{VERSION}/{_NAME}"
+_SHA256 = "cc79fba00822f3a6c3a860df99375c2e3d4a034d037dbf4213a4966a706a7676"
+_REPOSITORIES = (
+    "https://repo1.maven.org/maven2",
+    "https://maven-central.storage.googleapis.com/maven2",
+    "https://repo.maven.apache.org/maven2",
+)
+_ROUNDS = 3
+
+
+class BundleUnavailableError(Exception):
+    """No repository gave the bundle with the bytes we pinned."""
+
+
+def bundle() -> Path:
+    """Return the Apache Hudi bundle, downloaded once into the user's cache and held to its hash.
+
+    Downloaded by Python, not by Spark's own resolver, so that proxies and certificates of the
+    environment apply and no Maven is needed. `TIDELAKE_HUDI_JAR` names a jar to use instead.
+    """
+    given = os.environ.get("TIDELAKE_HUDI_JAR")
+    if given:
+        return Path(given)
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tidelake" / "jars"
+    jar = cache / _NAME
+    if jar.exists() and _sha256(jar.read_bytes()) == _SHA256:
+        return jar
+    cache.mkdir(parents=True, exist_ok=True)
+    causes = []
+    for repository in _REPOSITORIES * _ROUNDS:
+        try:
+            with urllib.request.urlopen(f"{repository}/{_PATH}", timeout=120) as reply:
+                data = reply.read()
+        except OSError as error:
+            causes.append(f"{repository}: {error}")
+            continue
+        if _sha256(data) == _SHA256:
+            part = jar.with_name(f"{_NAME}.{os.getpid()}")
+            part.write_bytes(data)
+            part.replace(jar)  # a reader beside us never sees half a jar
+            return jar
+        causes.append(f"{repository}: the bytes do not have the pinned hash")
+    raise BundleUnavailableError(
+        f"{_NAME} could not be downloaded: {'; '.join(causes[: len(_REPOSITORIES)])}. "
+        "Check the network, or set TIDELAKE_HUDI_JAR to a copy."
+    )
+
+
+def session(
+    *, cores: int = 2, memory: str = "4g", conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start a local session that both Apache Hudi and tidelake can use."""
+    ensure_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {
+        "spark.jars": str(bundle()),
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.default.parallelism": str(cores),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": memory,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        **(conf or {}),
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]").appName(f"apache-hudi-{VERSION}")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    return spark
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
