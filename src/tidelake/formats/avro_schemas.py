@@ -409,3 +409,15 @@ INDEX_COMMIT_METADATA = _top(
         ),
     )
 )
+
+LSM_TIMELINE_INSTANT = _top(
+    _record(
+        "HoodieLSMTimelineInstant",
+        _optional("instantTime", _STRING),
+        _optional("completionTime", _STRING),
+        _optional("action", _STRING),
+        _optional("metadata", "bytes"),
+        _optional("plan", "bytes"),
+        _field("version", "int", 1),
+    )
+)

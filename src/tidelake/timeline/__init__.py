@@ -1,0 +1,18 @@
+from tidelake.timeline.contents import TimelineContents
+from tidelake.timeline.history import History, load_history_times, open_history
+from tidelake.timeline.load import load_timeline
+from tidelake.timeline.schema_history import load_schema_history
+from tidelake.timeline.table_properties import load_table_config
+from tidelake.timeline.timeline import Timeline, with_history
+
+__all__ = [
+    "History",
+    "Timeline",
+    "TimelineContents",
+    "load_history_times",
+    "load_schema_history",
+    "load_table_config",
+    "load_timeline",
+    "open_history",
+    "with_history",
+]

@@ -1,0 +1,170 @@
+"""History of timeline layout 2: Parquet files of instants, and the manifests that name them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidelake.errors import Malformed
+from tidelake.formats import jackson
+from tidelake.formats._wire_record import CORE, from_wire, to_wire
+from tidelake.formats.avro_schemas import LSM_TIMELINE_INSTANT
+from tidelake.model import Action
+
+#: The file that holds the number of the current manifest.
+VERSION_FILE = "_version_"
+
+_MANIFEST = re.compile(r"manifest_([0-9]{1,18})")
+_TIMES = ["instantTime", "completionTime"]
+_WITHOUT_CONTENT = [*_TIMES, "action"]
+_SCHEMA = pa.schema(
+    [
+        pa.field("instantTime", pa.string()),
+        pa.field("completionTime", pa.string()),
+        pa.field("action", pa.string()),
+        pa.field("metadata", pa.binary()),
+        pa.field("plan", pa.binary()),
+        pa.field("version", pa.int32(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryInstant:
+    """One archived instant; `metadata` and `plan` are the bytes of its timeline files, if any.
+
+    `action` is that of the completed file, so a compaction is a commit with a plan.
+    """
+
+    requested_time: str
+    completion_time: str
+    action: Action
+    metadata: bytes | None = None
+    plan: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestFile:
+    """One file of the history and its size in bytes.
+
+    The name says two instants and the level, but after an upgrade the first may be the later one:
+    it is no range to prune by.
+    """
+
+    file_name: str
+    file_len: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The files that make up the history; others in the folder do not count."""
+
+    files: tuple[ManifestFile, ...] = field(metadata=CORE)
+
+
+def manifest_name(number: int) -> str:
+    """Return the name of manifest `number`."""
+    return f"manifest_{number}"
+
+
+def manifest_number(name: str) -> int | None:
+    """Return the number in a manifest's name, or None for a file of some other kind."""
+    found = _MANIFEST.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def decode_version(data: bytes) -> int | None:
+    """Return the number in `_version_`, or None when a crash left it empty or torn."""
+    text = data.decode("ascii", "replace").strip()
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    """Return the content of a manifest."""
+    return from_wire(Manifest, jackson.decode(data))
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Return the manifest as Hudi lays it out."""
+    return jackson.encode(to_wire(manifest))
+
+
+def decode_times(source: BinaryIO) -> dict[str, str]:
+    """Return requested to completion times of a history file, reading only those two columns."""
+    table = _read(source, _TIMES)
+    times = dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    if None in times or None in times.values():
+        raise Malformed("an archived instant has no requested or no completion time")
+    return times
+
+
+def decode_instants(source: BinaryIO, *, with_contents: bool) -> list[HistoryInstant]:
+    """Return the instants of a history file in file order, on demand with the bytes of their files.
+
+    Without contents `metadata` and `plan` are None throughout.
+    """
+    table = _read(source, _SCHEMA.names if with_contents else _WITHOUT_CONTENT)
+    try:
+        return [
+            HistoryInstant(
+                requested_time=_text(row["instantTime"]),
+                completion_time=_text(row["completionTime"]),
+                action=Action(row["action"]),
+                metadata=row.get("metadata") or None,
+                plan=row.get("plan") or None,
+            )
+            for row in table.to_pylist()
+        ]
+    except ValueError as cause:
+        raise Malformed(f"an archived instant does not decode: {cause}") from cause
+
+
+def encode_instants(instants: Iterable[HistoryInstant]) -> bytes:
+    """Return a history file, with the schema and footer of those that Hudi writes."""
+    rows = [
+        {
+            "instantTime": instant.requested_time,
+            "completionTime": instant.completion_time,
+            "action": instant.action.value,
+            "metadata": instant.metadata,
+            "plan": instant.plan,
+            "version": 1,
+        }
+        for instant in instants
+    ]
+    footer = {
+        "writer.model.name": "avro",
+        "parquet.avro.schema": json.dumps(LSM_TIMELINE_INSTANT, separators=(",", ":")),
+    }
+    sink = io.BytesIO()
+    table = pa.Table.from_pylist(rows, schema=_SCHEMA.with_metadata(footer))
+    pq.write_table(
+        table, sink, compression="gzip", use_dictionary=False, version="1.0", store_schema=False
+    )
+    return sink.getvalue()
+
+
+def _read(source: BinaryIO, columns: list[str]) -> Any:
+    try:
+        table = pq.ParquetFile(source).read(columns=columns, use_threads=False)
+        missing = set(columns) - set(table.column_names)
+        table = table.select([name for name in columns if name not in missing])
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as cause:
+        raise Malformed(f"this is no sound Parquet file: {cause}") from cause
+    if missing:
+        raise Malformed(f"a history file lacks the columns {sorted(missing)}")
+    return table
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no time")  # noqa: TRY004 - the caller joins it with others
+    return value

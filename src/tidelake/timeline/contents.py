@@ -1,0 +1,135 @@
+"""What the files of the active timeline say, read on demand and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from tidelake.config import TableConfig
+from tidelake.errors import reading
+from tidelake.formats import commit_metadata, plans
+from tidelake.formats.commit_metadata import CommitMetadata
+from tidelake.model import Action, Instant, State
+from tidelake.storage import Storage
+from tidelake.timeline.timeline import pending_file
+
+V = TypeVar("V")
+
+
+class TimelineContents:
+    """Contents of instants of one active timeline.
+
+    Timeline files never change, so each is read once. A damaged file raises `CorruptFileError`, one
+    that archival or a rollback has removed since the timeline was loaded `MissingFileError`.
+    """
+
+    def __init__(self, storage: Storage, config: TableConfig) -> None:
+        self._storage = storage
+        self._folder = config.timeline_folder
+        self._kept: dict[str, Any] = {}
+
+    def commit_metadata(self, instant: Instant) -> CommitMetadata:
+        """Return what a commit, deltacommit or replacecommit wrote or, inflight, is to write."""
+        return self._read(_own_file(instant), _commit_decoder(instant))
+
+    def load_commit_metadata(self, instants: Iterable[Instant]) -> None:
+        """Read the commit metadata of many instants at once, which storage may do in parallel."""
+        wanted = [i for i in instants if _own_file(i) not in self._kept]
+        paths = [f"{self._folder}/{_own_file(i)}" for i in wanted]
+        for instant, path, data in zip(wanted, paths, self._storage.read_many(paths), strict=True):
+            with reading(path):
+                self._kept[_own_file(instant)] = _commit_decoder(instant)(data)
+
+    def compaction_plan(self, instant: Instant) -> plans.CompactionPlan:
+        """Return what a compaction or log compaction, pending or completed, set out to merge."""
+        return self._read_plan(plans.CompactionPlan, pending_file(instant, State.REQUESTED))
+
+    def requested_replace(self, instant: Instant) -> plans.RequestedReplaceMetadata:
+        """Return what a replacecommit or clustering set out to do; empty files say nothing."""
+
+        def decode(data: bytes) -> plans.RequestedReplaceMetadata:
+            if not data:
+                return plans.RequestedReplaceMetadata()
+            return plans.decode(plans.RequestedReplaceMetadata, data)
+
+        return self._read(pending_file(instant, State.REQUESTED), decode)
+
+    def is_clustering(self, instant: Instant) -> bool:
+        """Return whether a pending replacecommit is a clustering.
+
+        Layout 1 has one word for clusterings and overwrites; only the plan tells them apart.
+        """
+        if instant.planned_as is Action.CLUSTERING:
+            return True
+        if instant.planned_as is not Action.REPLACECOMMIT:
+            return False
+        return self.requested_replace(instant).is_clustering
+
+    def clustering_plan(self, instant: Instant) -> plans.ClusteringPlan | None:
+        """Return which file groups a clustering set out to rewrite; None for an overwrite."""
+        return self.requested_replace(instant).clustering_plan
+
+    def clean_plan(self, instant: Instant) -> plans.CleanerPlan:
+        """Return what a clean set out to delete."""
+        return self._read_plan(plans.CleanerPlan, pending_file(instant, State.REQUESTED))
+
+    def clean_metadata(self, instant: Instant) -> plans.CleanMetadata:
+        """Return what a completed clean deleted."""
+        return self._read_plan(plans.CleanMetadata, _completed_file(instant))
+
+    def rollback_plan(self, instant: Instant) -> plans.RollbackPlan:
+        """Return what a rollback set out to undo."""
+        return self._read_plan(plans.RollbackPlan, pending_file(instant, State.REQUESTED))
+
+    def rollback_metadata(self, instant: Instant) -> plans.RollbackMetadata:
+        """Return what a completed rollback undid."""
+        return self._read_plan(plans.RollbackMetadata, _completed_file(instant))
+
+    def restore_plan(self, instant: Instant) -> plans.RestorePlan:
+        """Return which instants a restore set out to take back."""
+        return self._read_plan(plans.RestorePlan, pending_file(instant, State.REQUESTED))
+
+    def restore_metadata(self, instant: Instant) -> plans.RestoreMetadata:
+        """Return what a completed restore took back."""
+        return self._read_plan(plans.RestoreMetadata, _completed_file(instant))
+
+    def savepoint_metadata(self, instant: Instant) -> plans.SavepointMetadata:
+        """Return which files a savepoint keeps."""
+        return self._read_plan(plans.SavepointMetadata, _completed_file(instant))
+
+    def index_plan(self, instant: Instant) -> plans.IndexPlan:
+        """Return which indexes an index build set out to make."""
+        return self._read_plan(plans.IndexPlan, pending_file(instant, State.REQUESTED))
+
+    def index_metadata(self, instant: Instant) -> plans.IndexCommitMetadata:
+        """Return which indexes a completed index build made."""
+        return self._read_plan(plans.IndexCommitMetadata, _completed_file(instant))
+
+    def _read_plan(self, kind: type[V], file_name: str) -> V:
+        return self._read(file_name, lambda data: plans.decode(kind, data))
+
+    def _read(self, file_name: str, decode: Callable[[bytes], V]) -> V:
+        if file_name not in self._kept:
+            path = f"{self._folder}/{file_name}"
+            data = self._storage.read(path)
+            with reading(path):
+                self._kept[file_name] = decode(data)
+        found: V = self._kept[file_name]
+        return found
+
+
+def _commit_decoder(instant: Instant) -> Callable[[bytes], CommitMetadata]:
+    is_replace = instant.is_completed and instant.action is Action.REPLACECOMMIT
+    return lambda data: commit_metadata.decode(data, is_replace=is_replace)
+
+
+def _own_file(instant: Instant) -> str:
+    if instant.file_name is None:
+        raise ValueError(f"{instant.requested_time} is archived: ask its history for the content")
+    return instant.file_name
+
+
+def _completed_file(instant: Instant) -> str:
+    if not instant.is_completed:
+        raise ValueError(f"{instant.action} {instant.requested_time} is still {instant.state}")
+    return _own_file(instant)

@@ -1,0 +1,212 @@
+"""Instants that archival moved off the active timeline.
+
+Nothing here is read to open a table: only questions about archived instants come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Protocol
+
+from tidelake.config import TableConfig
+from tidelake.errors import reading
+from tidelake.formats import archived_log, commit_metadata, lsm_history, plans
+from tidelake.formats.archived_log import ArchivedEntry
+from tidelake.formats.commit_metadata import CommitMetadata
+from tidelake.formats.instant_name import LAYOUT_1
+from tidelake.formats.lsm_history import HistoryInstant
+from tidelake.model import WRITE_ACTIONS, Action, Instant, State
+from tidelake.storage import Storage
+from tidelake.timeline.timeline import requested_order
+
+
+class History(Protocol):
+    """The archived instants of a table; each part is loaded when first asked for."""
+
+    def completion_times(self) -> Mapping[str, str]:
+        """Return requested to completion time of the archived instants."""
+
+    def instants(self) -> tuple[Instant, ...]:
+        """Return the archived instants by requested time; they have no file name."""
+
+    def commit_metadata(self, instant: Instant) -> CommitMetadata:
+        """Return what an archived commit, deltacommit or replacecommit wrote."""
+
+    def clean_metadata(self, instant: Instant) -> plans.CleanMetadata | None:
+        """Return what an archived clean deleted, or None when the archive does not say."""
+
+
+def open_history(storage: Storage, config: TableConfig) -> History:
+    """Return the table's history without reading any of it."""
+    if config.layout_version == LAYOUT_1:
+        return ArchivedLogHistory(storage, config.history_folder)
+    return LsmHistory(storage, config.history_folder)
+
+
+def load_history_times(storage: Storage, config: TableConfig) -> Mapping[str, str]:
+    """Return requested to completion time of the archived instants."""
+    return open_history(storage, config).completion_times()
+
+
+class LsmHistory:
+    """History of layout 2; times, instants and contents are separate columns of its files."""
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self._storage = storage
+        self._folder = folder
+
+    def completion_times(self) -> Mapping[str, str]:
+        """Return requested to completion time of the archived instants."""
+        return self._completion_times
+
+    def instants(self) -> tuple[Instant, ...]:
+        """Return the archived instants by requested time; they have no file name."""
+        return self._instants
+
+    def commit_metadata(self, instant: Instant) -> CommitMetadata:
+        """Return what an archived commit, deltacommit or replacecommit wrote."""
+        found, path = self._content_of(instant)
+        is_replace = instant.action is Action.REPLACECOMMIT
+        with reading(path):
+            return commit_metadata.decode_archived(found.metadata or b"", is_replace=is_replace)
+
+    def clean_metadata(self, instant: Instant) -> plans.CleanMetadata | None:
+        """Return what an archived clean deleted, or None when the archive does not say."""
+        found, path = self._content_of(instant)
+        if found.metadata is None:
+            return None
+        with reading(path):
+            return plans.decode_archived(plans.CleanMetadata, found.metadata)
+
+    @cached_property
+    def _completion_times(self) -> Mapping[str, str]:
+        times: dict[str, str] = {}
+        for path in self._files:
+            with self._storage.open(path) as source, reading(path):
+                times.update(lsm_history.decode_times(source))
+        return times
+
+    @cached_property
+    def _instants(self) -> tuple[Instant, ...]:
+        found = {}
+        for _, archived in self._read(with_contents=False):
+            found[archived.requested_time, archived.action] = Instant(
+                requested_time=archived.requested_time,
+                action=archived.action,
+                state=State.COMPLETED,
+                completion_time=archived.completion_time,
+            )
+        return tuple(sorted(found.values(), key=requested_order))
+
+    def _content_of(self, instant: Instant) -> tuple[HistoryInstant, str]:
+        return self._contents[instant.requested_time, instant.action]
+
+    @cached_property
+    def _contents(self) -> Mapping[tuple[str, Action], tuple[HistoryInstant, str]]:
+        return {
+            (archived.requested_time, archived.action): (archived, path)
+            for path, archived in self._read(with_contents=True)
+        }
+
+    def _read(self, *, with_contents: bool) -> Iterator[tuple[str, HistoryInstant]]:
+        for path in self._files:
+            with self._storage.open(path) as source, reading(path):
+                instants = lsm_history.decode_instants(source, with_contents=with_contents)
+            for instant in instants:
+                yield path, instant
+
+    @cached_property
+    def _files(self) -> tuple[str, ...]:
+        """Return the files that the current manifest names; others in the folder do not count."""
+        names = {file.name for file in self._storage.list(self._folder).files}
+        numbers = [n for n in map(lsm_history.manifest_number, names) if n is not None]
+        if not numbers:
+            return ()
+        current = None
+        if lsm_history.VERSION_FILE in names:
+            data = self._storage.read(f"{self._folder}/{lsm_history.VERSION_FILE}")
+            current = lsm_history.decode_version(data)
+        if current not in numbers:
+            # A crash between the two writes leaves the pointer behind or torn; as in Hudi, the
+            # newest manifest counts then.
+            current = max(numbers)
+        path = f"{self._folder}/{lsm_history.manifest_name(current)}"
+        with reading(path):
+            manifest = lsm_history.decode_manifest(self._storage.read(path))
+        return tuple(f"{self._folder}/{file.file_name}" for file in manifest.files)
+
+
+class ArchivedLogHistory:
+    """History of layout 1; its log files hold everything of an instant in one record."""
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self._storage = storage
+        self._folder = folder
+
+    def completion_times(self) -> Mapping[str, str]:
+        """Return requested to completion time of the archived instants."""
+        instants = sorted(self._instants, key=lambda i: i.action in WRITE_ACTIONS)
+        return {i.requested_time: i.completion_time for i in instants if i.completion_time}
+
+    def instants(self) -> tuple[Instant, ...]:
+        """Return the archived instants by requested time; they have no file name."""
+        return self._instants
+
+    def commit_metadata(self, instant: Instant) -> CommitMetadata:
+        """Return what an archived commit, deltacommit or replacecommit wrote."""
+        entry, path = self._completed[instant.requested_time, instant.action]
+        with reading(path):
+            return entry.commit_metadata()
+
+    def clean_metadata(self, instant: Instant) -> plans.CleanMetadata | None:
+        """Return what an archived clean deleted, or None when the archive does not say."""
+        entry, path = self._completed[instant.requested_time, instant.action]
+        with reading(path):
+            return entry.clean_metadata()
+
+    @cached_property
+    def _instants(self) -> tuple[Instant, ...]:
+        planned = {
+            (entry.requested_time, entry.action.completed_as): entry.action
+            for entry, _ in self._entries
+            if entry.state is State.REQUESTED
+        }
+        found = []
+        for key, (entry, _) in self._completed.items():
+            pending_action = planned.get(key, entry.action)
+            found.append(
+                Instant(
+                    requested_time=entry.requested_time,
+                    action=entry.action,
+                    state=State.COMPLETED,
+                    # Archives of old releases do not say when an instant completed.
+                    completion_time=entry.transition_time or entry.requested_time,
+                    pending_action=None if pending_action is entry.action else pending_action,
+                )
+            )
+        return tuple(sorted(found, key=requested_order))
+
+    @cached_property
+    def _completed(self) -> Mapping[tuple[str, Action], tuple[ArchivedEntry, str]]:
+        return {
+            (entry.requested_time, entry.action): (entry, path)
+            for entry, path in self._entries
+            if entry.state is State.COMPLETED
+        }
+
+    @cached_property
+    def _entries(self) -> list[tuple[ArchivedEntry, str]]:
+        names = [file.name for file in self._storage.list(self._folder).files]
+        # Oldest first, so that of an instant archived twice the newest record stays.
+        numbered = sorted(
+            (number, name)
+            for name in names
+            if (number := archived_log.version_of(name)) is not None
+        )
+        paths = [f"{self._folder}/{name}" for _, name in numbered]
+        entries = []
+        for path, data in zip(paths, self._storage.read_many(paths), strict=True):
+            with reading(path):
+                entries += [(entry, path) for entry in archived_log.decode(data)]
+        return entries

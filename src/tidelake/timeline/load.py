@@ -1,0 +1,101 @@
+"""Loading the active timeline from storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from tidelake.config import TableConfig
+from tidelake.errors import UnsupportedTableError
+from tidelake.formats.instant_name import LAYOUT_1, LAYOUT_2, InstantName
+from tidelake.model import Action, Instant, State
+from tidelake.storage import FileInfo, Folder, Storage
+from tidelake.timeline.timeline import Timeline, requested_order
+
+_META_FOLDER = ".hoodie"
+_TIMELINE_FOLDER = "timeline"
+
+
+def load_timeline(storage: Storage, config: TableConfig) -> Timeline:
+    """Return the active timeline; the cost does not depend on how long its history is."""
+    folder = storage.list(config.timeline_folder)
+    _refuse_half_migrated(storage, config, folder)
+    return _collapse(folder.files, config.layout_version)
+
+
+def completion_time_from(modified_ms: int) -> str:
+    """Return a file's modification time as the completion time that layout 1 does not write down.
+
+    The zone is UTC. Hudi takes that of its process, which nothing on storage records.
+    """
+    moment = datetime.fromtimestamp(modified_ms / 1000, timezone.utc)
+    return f"{moment:%Y%m%d%H%M%S}{modified_ms % 1000:03d}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    name: InstantName
+    file: FileInfo
+
+    @property
+    def completion_time(self) -> str | None:
+        if self.name.state is not State.COMPLETED:
+            return None
+        return self.name.completion_time or completion_time_from(self.file.modified_ms)
+
+    @property
+    def progress(self) -> tuple[int, bool]:
+        # A completed file without a completion time in layout 2 is a leftover of an upgrade.
+        return self.name.state.rank, self.name.completion_time is not None
+
+
+def _collapse(files: Iterable[FileInfo], layout: int) -> Timeline:
+    groups: dict[tuple[str, Action], list[_Seen]] = {}
+    file_names = set()
+    for file in files:
+        name = InstantName.parse(file.name, layout)
+        if name is None or name.action is Action.SCHEMACOMMIT:
+            continue
+        file_names.add(file.name)
+        key = (name.requested_time, name.action.completed_as)
+        groups.setdefault(key, []).append(_Seen(name, file))
+    instants = sorted(map(_instant, groups.values()), key=requested_order)
+    return Timeline(instants=tuple(instants), file_names=frozenset(file_names))
+
+
+def _instant(seen: list[_Seen]) -> Instant:
+    furthest = max(seen, key=lambda s: s.progress)
+    planned = min(seen, key=lambda s: s.progress).name.action
+    action = furthest.name.action
+    return Instant(
+        requested_time=furthest.name.requested_time,
+        action=action,
+        state=furthest.name.state,
+        completion_time=furthest.completion_time,
+        file_name=furthest.file.name,
+        pending_action=planned if planned is not action else None,
+    )
+
+
+def _refuse_half_migrated(storage: Storage, config: TableConfig, folder: Folder) -> None:
+    """Refuse a table whose timeline lies partly in the folder of the other layout.
+
+    An upgrade or downgrade moves the timeline first and the properties last, so what is left after
+    a crash in between would read as a smaller or empty table.
+    """
+    if config.layout_version == LAYOUT_1:
+        if _TIMELINE_FOLDER not in folder.folders:
+            return
+        elsewhere, layout = f"{_META_FOLDER}/{_TIMELINE_FOLDER}", LAYOUT_2
+    else:
+        elsewhere, layout = _META_FOLDER, LAYOUT_1
+    for file in storage.list(elsewhere).files:
+        name = InstantName.parse(file.name, layout)
+        if name is not None:
+            raise UnsupportedTableError(
+                f"the table's properties say timeline layout {config.layout_version}, "
+                f"but {elsewhere}/{file.name} belongs to layout {layout}",
+                next_step="an upgrade or downgrade stopped half-way: run it again with the tool "
+                "that started it, or restore the .hoodie folder from a backup",
+            )
