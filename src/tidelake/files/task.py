@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from tidelake.records.history import SchemaHistory
 from tidelake.records.keys import KeyRule
 from tidelake.records.merge_spec import MergeSpec
 from tidelake.storage.protocol import StorageSpec
-
-if TYPE_CHECKING:
-    from tidelake.formats.schema_history import InternalSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +26,19 @@ class SliceTask:
     log_size_bytes: int = 0
     partition_values: tuple[tuple[str, str | None], ...] = ()
 
+    @property
+    def base_name(self) -> str:
+        """Return the base file's name without its partition; empty without a base file."""
+        return (self.base_path or "").rpartition("/")[2]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockFilter:
     """Which log blocks of a slice a query sees; by default all of them.
 
-    `latest_instant` cuts blocks of later requested times. With `committed` (table versions 6 and 7,
-    where one log file may hold blocks of several instants) a block is seen when its instant is listed
-    or older than `archived_before`. `only` narrows to the instants of a window.
+    `latest_instant` cuts blocks of later requested times. With `committed` (table version 6, where
+    one log file may hold blocks of several instants) a block is seen when its instant is listed or
+    older than `archived_before`. `only` narrows to the instants of a window.
     """
 
     latest_instant: str | None = None
@@ -53,17 +55,6 @@ class BlockFilter:
     def in_range(self, instant_time: str) -> bool:
         """Return whether the query asks for blocks of `instant_time`."""
         return self.only is None or instant_time in self.only
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaHistory:
-    """The table's schemas by version, oldest first, for tables that rename and drop columns by id.
-
-    `target` is the schema the query answers in.
-    """
-
-    versions: tuple[InternalSchema, ...]
-    target: InternalSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

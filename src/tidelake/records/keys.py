@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from tidelake.config import KeyGeneratorType, PartitionFieldType, TableConfig
 from tidelake.errors import SchemaError
-from urllib.parse import unquote as unescape
+from tidelake.formats.partition_path import parse_path
+from tidelake.records.schema import field_column
 from tidelake.records.text import key_text
 
-DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NULL_PART = "__null__"
 _EMPTY_PART = "__empty__"
 _COMPOSITE = frozenset({KeyGeneratorType.COMPLEX, KeyGeneratorType.GLOBAL_DELETE})
@@ -64,14 +64,12 @@ class KeyRule:
 
 
 def _column(rows: pa.Table, path: str) -> pa.ChunkedArray:
-    name, *inner = path.split(".")
-    if name not in rows.column_names:
+    if path.partition(".")[0] not in rows.column_names:
         raise SchemaError(
             f"record key field {path} is not a column of the table",
             next_step="check hoodie.table.recordkey.fields in hoodie.properties",
         )
-    column = rows.column(name)
-    return pc.struct_field(column, inner) if inner else column
+    return field_column(rows, path)
 
 
 def split_record_key(key: str, fields: Sequence[str]) -> list[str | None]:
@@ -84,7 +82,7 @@ def split_record_key(key: str, fields: Sequence[str]) -> list[str | None]:
         return [key]
     found: list[str | None] = []
     at = 0
-    while 0 <= (colon := key.find(":", at)):
+    while (colon := key.find(":", at)) >= 0:
         following = key.find(":", colon + 1)
         comma = key.rfind(",", colon + 1, following) if following >= 0 else -1
         while following >= 0 and comma < 0:
@@ -152,33 +150,35 @@ def partition_values(config: TableConfig, partition: str) -> dict[str, str | Non
 def path_values(config: TableConfig, partition: str) -> dict[str, str | None]:
     """Return the text that `partition` holds for each partition field, formatted times included."""
     parts = _split_path(config, partition)
-    if parts is None:
-        return {}
-    decode: Callable[[str], str] = unescape if config.url_encode_partitioning else str
-    return {
-        name: None if part == DEFAULT_PARTITION else decode(part)
-        for name, part in zip(config.partition_fields, parts, strict=True)
-    }
+    found: dict[str, str | None] = {}
+    for name, part in zip(config.partition_fields, parts, strict=bool(parts)):
+        value = parse_path(
+            part,
+            [name],
+            hive_style=config.hive_style_partitioning,
+            url_encode=config.url_encode_partitioning,
+        )
+        if value is None:
+            return {}
+        found[name] = value[0]
+    return found
 
 
-def _split_path(config: TableConfig, partition: str) -> list[str] | None:
+def _split_path(config: TableConfig, partition: str) -> list[str]:
+    """Return the part of the path that belongs to each field; nothing when they do not fit."""
     fields = config.partition_fields
-    if not fields:
-        return []
+    if len(fields) <= 1:
+        return [partition] * len(fields)
     if config.hive_style_partitioning:
-        pattern = "/".join(f"{re.escape(name)}=(.*)" for name in fields)
+        pattern = "/".join(f"({re.escape(name)}=.*)" for name in fields)
         found = re.fullmatch(pattern, partition, re.DOTALL)
-        return list(found.groups()) if found else None
-    if len(fields) == 1:
-        return [partition]
+        return list(found.groups()) if found else []
     levels = partition.split("/")
     widths = [_levels_of(config.timebased, kind) for kind in config.partition_field_types]
     if sum(widths) != len(levels):
-        return None
+        return []
     ends = [sum(widths[: i + 1]) for i in range(len(widths))]
-    return [
-        "/".join(levels[end - width : end]) for width, end in zip(widths, ends, strict=True)
-    ]
+    return ["/".join(levels[end - width : end]) for width, end in zip(widths, ends, strict=True)]
 
 
 def _levels_of(timebased: Mapping[str, str], kind: PartitionFieldType) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tidelake.config import TableConfig
+from tidelake.config import ReadOptions, TableConfig
 from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.model import MergeMode, Word
 
@@ -19,7 +19,6 @@ _PAYLOAD_STRATEGIES = frozenset(
 DELETE_FIELD = "hoodie.payload.delete.field"
 DELETE_MARKER = "hoodie.payload.delete.marker"
 UNAVAILABLE_VALUE = "hoodie.write.partial.update.unavailable.value"
-USE_POSITIONS = "hoodie.merge.use.record.positions"
 _DEBEZIUM_UNAVAILABLE = "__debezium_unavailable_value"
 _DEBEZIUM_OPERATION = "_change_operation_type"
 
@@ -38,7 +37,8 @@ class MergeSpec:
 
     `mode` is never CUSTOM, and EVENT_TIME only with ordering fields. `deletes_by_arrival` lets a
     delete win whatever its ordering value; `ties_to_earlier` keeps the existing record on equal
-    ordering values. `binlog_ordering` reads a text ordering value as MySQL's `file.position`.
+    ordering values; `incoming_meta` gives a filled row the meta columns of the record that came
+    last. `binlog_ordering` reads a text ordering value as MySQL's `file.position`.
     """
 
     mode: MergeMode = MergeMode.COMMIT_TIME
@@ -50,20 +50,19 @@ class MergeSpec:
     delete_marker_any_case: bool = False
     deletes_by_arrival: bool = False
     ties_to_earlier: bool = False
+    incoming_meta: bool = False
     binlog_ordering: bool = False
     use_positions: bool = True
 
     @classmethod
-    def from_config(
-        cls, config: TableConfig, options: Mapping[str, str] | None = None
-    ) -> MergeSpec:
-        """Read the rules from the table's properties; `options` are the query's own.
+    def from_config(cls, config: TableConfig, options: ReadOptions | None = None) -> MergeSpec:
+        """Read the rules from the table's properties and the query's own options.
 
-        The rules are those of Hudi 1.x for every table version. Raises `UnsupportedTableError` for a
-        payload class or merge strategy that tidelake does not know.
+        The rules are those of Hudi 1.x for every table version. Raises `UnsupportedTableError` for
+        a payload class or merge strategy that tidelake does not know.
         """
-        options = options or {}
-        spec = _by_properties(config)
+        options = options or ReadOptions()
+        spec = _chosen(config, options)
         field, marker = (_setting(config, options, key) for key in (DELETE_FIELD, DELETE_MARKER))
         if (field is None) != (marker is None):
             raise ConfigError(
@@ -78,7 +77,7 @@ class MergeSpec:
             spec,
             unavailable_value=_setting(config, options, UNAVAILABLE_VALUE)
             or spec.unavailable_value,
-            use_positions=options.get(USE_POSITIONS, "true").lower() != "false",
+            use_positions=options.use_record_positions,
         )
 
 
@@ -91,7 +90,10 @@ _PAYLOADS: Mapping[str, MergeSpec] = {
     "FirstValueAvroPayload": MergeSpec(mode=MergeMode.EVENT_TIME, ties_to_earlier=True),
     "OverwriteNonDefaultsWithLatestAvroPayload": MergeSpec(fill=Fill.IGNORE_DEFAULTS),
     "PartialUpdateAvroPayload": MergeSpec(
-        mode=MergeMode.EVENT_TIME, fill=Fill.IGNORE_DEFAULTS, deletes_by_arrival=True
+        mode=MergeMode.EVENT_TIME,
+        fill=Fill.IGNORE_DEFAULTS,
+        deletes_by_arrival=True,
+        incoming_meta=True,
     ),
     "AWSDmsAvroPayload": MergeSpec(
         delete_field="Op", delete_marker="D", delete_marker_any_case=True
@@ -111,6 +113,14 @@ _PAYLOADS: Mapping[str, MergeSpec] = {
         ordering_fields=("_event_lsn",),
     ),
 }
+
+
+def _chosen(config: TableConfig, options: ReadOptions) -> MergeSpec:
+    if options.payload_class is not None:
+        return _by_payload(config, options.payload_class)
+    if options.merge_mode not in (None, MergeMode.CUSTOM):
+        return MergeSpec(mode=options.merge_mode, ordering_fields=config.ordering_fields)
+    return _by_properties(config)
 
 
 def _by_properties(config: TableConfig) -> MergeSpec:
@@ -151,7 +161,7 @@ def _by_payload(config: TableConfig, payload: str) -> MergeSpec:
     spec = _PAYLOADS.get(name) if package.startswith("org.apache.hudi") or not package else None
     if spec is None:
         raise UnsupportedTableError(
-            f"records of this table are merged by payload class {payload}, which tidelake does not know",
+            f"this table's records are merged by class {payload}, which tidelake does not know",
             next_step="read it with the engine that has the class; known classes: "
             + ", ".join(sorted(_PAYLOADS)),
         )
@@ -168,6 +178,10 @@ def _mode_of_strategy(strategy: str | None) -> MergeMode | None:
     return known.get(strategy, MergeMode.CUSTOM)
 
 
-def _setting(config: TableConfig, options: Mapping[str, str], key: str) -> str | None:
-    # Version 9 stores what readers need; older tables leave it to the query or, rarely, the properties.
-    return config.merge_properties.get(key) or config.properties.get(key) or options.get(key)
+def _setting(config: TableConfig, options: ReadOptions, key: str) -> str | None:
+    # Version 9 stores what readers need; older tables mostly leave it to the query.
+    return (
+        config.merge_properties.get(key)
+        or config.properties.get(key)
+        or options.merge_properties.get(key)
+    )

@@ -57,5 +57,7 @@ def key_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _mapped(column: pa.ChunkedArray, *, single: bool) -> pa.ChunkedArray:
     coded = column.combine_chunks().dictionary_encode()
-    texts = [None if v is None else java_float(v, single=single) for v in coded.dictionary.to_pylist()]
+    texts = [
+        None if v is None else java_float(v, single=single) for v in coded.dictionary.to_pylist()
+    ]
     return pa.chunked_array([pc.take(pa.array(texts, pa.string()), coded.indices)])

@@ -1,0 +1,114 @@
+"""One base file, read in batches and brought to the table's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from tidelake.errors import CorruptFileError, MissingFileError, UnsupportedTableError
+from tidelake.files.task import ReadSpec, SliceTask
+from tidelake.records.schema import conform, constant_column
+from tidelake.storage import Storage
+
+BATCH_ROWS = 1 << 17
+
+
+class BaseFile:
+    """The base file of a slice."""
+
+    def __init__(self, storage: Storage, task: SliceTask, spec: ReadSpec) -> None:
+        """Open the file and read its footer."""
+        assert task.base_path is not None
+        self._path = task.base_path
+        self._partition_values = dict(task.partition_values)
+        instant = task.base_instant
+        history = spec.history
+        self._sources = None if history is None or instant is None else history.sources(instant)
+        extension = self._path.rpartition(".")[2]
+        if extension not in ("parquet", "orc"):
+            raise UnsupportedTableError(
+                f"{self._path} is a base file of a format that tidelake does not read",
+                next_step="rewrite the table with Parquet base files",
+            )
+        with _readable(self._path):
+            source: Any = storage.local_path(self._path) or storage.open(self._path)
+            self._file = _Parquet(source) if extension == "parquet" else _Orc(source)
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of rows in the file."""
+        return self._file.num_rows
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Return the file's rows in order, as tables of `schema`."""
+        present = set(self._file.names)
+        names = []
+        for name in schema.names:
+            source = None if self._sources is None else self._sources.get(name)
+            stored = name if source is None else source.name
+            if stored is not None and stored in present:
+                names.append(stored)
+        with _readable(self._path):
+            for table in self._file.batches(names):
+                yield self._conform(table, schema)
+
+    def read(self, schema: pa.Schema) -> pa.Table:
+        """Return all rows as one table of `schema`."""
+        tables = list(self.batches(schema))
+        return pa.concat_tables(tables).combine_chunks() if tables else schema.empty_table()
+
+    def _conform(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
+        made = conform(table, schema, self._sources)
+        for name, value in self._partition_values.items():
+            at = schema.get_field_index(name)
+            if at >= 0 and name not in table.column_names:
+                column = constant_column(value, schema.field(at).type, table.num_rows)
+                made = made.set_column(at, schema.field(at), column)
+        return made
+
+
+class _Parquet:
+    def __init__(self, source: Any) -> None:
+        self._file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+        self.num_rows: int = self._file.metadata.num_rows
+        self.names: list[str] = self._file.schema_arrow.names
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        if not names:
+            # Arrow gives no batches for no columns, but the rows still count.
+            for start in range(0, self.num_rows, BATCH_ROWS):
+                yield _without_columns(min(BATCH_ROWS, self.num_rows - start))
+            return
+        for batch in self._file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
+            yield pa.Table.from_batches([batch])
+
+
+class _Orc:
+    def __init__(self, source: Any) -> None:
+        self._file = orc.ORCFile(source)
+        self.num_rows: int = self._file.nrows
+        self.names: list[str] = self._file.schema.names
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        for stripe in range(self._file.nstripes):
+            batch = self._file.read_stripe(stripe, columns=list(names))
+            yield pa.Table.from_batches([batch])
+
+
+def _without_columns(rows: int) -> pa.Table:
+    return pa.table({"": pa.nulls(rows)}).select([])
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as cause:
+        raise MissingFileError(path) from cause
+    except (pa.ArrowException, OSError) as cause:
+        raise CorruptFileError(path, str(cause)) from cause

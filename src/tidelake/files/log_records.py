@@ -1,0 +1,362 @@
+"""The log files of a slice, decoded to the records that a merge works on."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidelake.errors import Malformed, reading
+from tidelake.files.avro_records import decode_records
+from tidelake.files.layout import Layout, as_series
+from tidelake.files.task import ReadSpec, SliceTask
+from tidelake.formats import delete_block, record_positions
+from tidelake.formats.delete_block import DeleteRecords, OrderingKind
+from tidelake.formats.hfile import HFile
+from tidelake.formats.log_block import (
+    BlockKind,
+    LogBlock,
+    decode_blocks,
+    split_avro_block,
+    valid_blocks,
+)
+from tidelake.records._polars import polars as pl
+from tidelake.records.merge import Flags, LogRecords, Ordering, concat_ordering
+from tidelake.records.schema import (
+    IS_DELETED,
+    META_COLUMNS,
+    OPERATION,
+    RECORD_KEY,
+    Source,
+    conform,
+    field_column,
+)
+from tidelake.records.text import java_text
+from tidelake.storage import Storage
+
+_DELETE_OPERATIONS = pa.array(["D", "-U"])
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBlock:
+    """A block that counts, and the file it lies in."""
+
+    path: str
+    block: LogBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The keys whose hash falls to `index` of `of` parts."""
+
+    index: int = 0
+    of: int = 1
+
+    def holds(self, keys: pl.Series) -> pl.Series:
+        """Return, for each key, whether it belongs to the share."""
+        return keys.hash() % self.of == self.index
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The records of one block."""
+
+    keys: pl.Series
+    is_delete: Flags
+    by_arrival: Flags
+    ordering: Ordering
+    rows: pa.Table | None
+    absent: frozenset[str] = frozenset()
+
+    def only(self, chosen: Flags) -> _Part:
+        mask = pl.Series(chosen)
+        return _Part(
+            self.keys.filter(mask),
+            self.is_delete[chosen],
+            self.by_arrival[chosen],
+            tuple(values.filter(mask) for values in self.ordering),
+            None if self.rows is None else self.rows.filter(pa.array(chosen)),
+            self.absent,
+        )
+
+
+def scan_blocks(storage: Storage, task: SliceTask, spec: ReadSpec) -> list[PlacedBlock]:
+    """Return the data and delete blocks of the slice that the query applies, oldest first."""
+    return scan_files(storage, task.log_paths, spec)
+
+
+def scan_files(storage: Storage, paths: Sequence[str], spec: ReadSpec) -> list[PlacedBlock]:
+    """Return the blocks of log files, given in merge order, that the query applies."""
+    path_of: dict[int, str] = {}
+    blocks: list[LogBlock] = []
+    for path in paths:
+        with reading(path):
+            for block in decode_blocks(storage.read(path)):
+                if block.kind is not BlockKind.CORRUPT:
+                    # Asking names the file of a block that has neither instant nor known command.
+                    _ = block.instant_time, block.is_rollback
+                    path_of[id(block)] = path
+                    blocks.append(block)
+    found = valid_blocks(
+        blocks,
+        latest_instant=spec.blocks.latest_instant,
+        is_visible=spec.blocks.is_visible,
+        in_range=spec.blocks.in_range,
+    )
+    return [PlacedBlock(path_of[id(block)], block) for block in found]
+
+
+def positions_of(blocks: Sequence[PlacedBlock], base_instant: str | None) -> bool:
+    """Return whether every block says which rows of the base file its records belong to."""
+    return (
+        base_instant is not None
+        and bool(blocks)
+        and all(
+            placed.block.record_positions is not None
+            and placed.block.base_instant_of_positions == base_instant
+            for placed in blocks
+        )
+    )
+
+
+def decode_log(
+    blocks: Sequence[PlacedBlock],
+    spec: ReadSpec,
+    layout: Layout,
+    *,
+    by_position: bool = False,
+    share: Share | None = None,
+) -> LogRecords:
+    """Decode the blocks to records in merge order.
+
+    With `by_position` records go by the base row that the block headers name, else by record key.
+    """
+    parts = []
+    for placed in blocks:
+        with reading(placed.path):
+            part = _decode_block(placed.block, spec, layout, by_position=by_position)
+        if share is not None and share.of > 1:
+            part = part.only(share.holds(part.keys).to_numpy())
+        if len(part.keys):
+            parts.append(part)
+    return _join(parts, layout)
+
+
+def _join(parts: Sequence[_Part], layout: Layout) -> LogRecords:
+    tables = [part.rows for part in parts if part.rows is not None]
+    rows = pa.concat_tables(tables).combine_chunks() if tables else layout.rows.empty_table()
+    at = 0
+    row = []
+    absent = {name: np.zeros(rows.num_rows, np.bool_) for part in parts for name in part.absent}
+    for part in parts:
+        if part.rows is None:
+            row.append(np.full(len(part.keys), -1, np.int64))
+            continue
+        end = at + len(part.keys)
+        row.append(np.arange(at, end, dtype=np.int64))
+        for name in part.absent:
+            absent[name][at:end] = True
+        at = end
+    return LogRecords(
+        keys=pl.concat([part.keys for part in parts]) if parts else pl.Series([], dtype=pl.String),
+        is_delete=_joined([part.is_delete for part in parts]),
+        by_arrival=_joined([part.by_arrival for part in parts]),
+        ordering=concat_ordering([part.ordering for part in parts])
+        if parts
+        else layout.ordering_of(layout.ordering.empty_table()),
+        row=np.concatenate(row) if row else np.zeros(0, np.int64),
+        rows=rows,
+        absent=absent,
+        defaults=layout.defaults,
+    )
+
+
+def _joined(parts: Sequence[Flags]) -> Flags:
+    return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
+
+
+def _decode_block(block: LogBlock, spec: ReadSpec, layout: Layout, *, by_position: bool) -> _Part:
+    if block.kind is BlockKind.DELETE:
+        part = _decode_deletes(block, spec, layout)
+    else:
+        part = _decode_data(block, spec, layout)
+    if not by_position:
+        return part
+    positions = record_positions.decode(block.record_positions or "", at_most=len(part.keys))
+    if len(positions) != len(part.keys):
+        raise Malformed(f"{len(positions)} record positions for {len(part.keys)} records")
+    return _Part(
+        pl.Series(positions.astype(np.int64)),
+        part.is_delete,
+        part.by_arrival,
+        part.ordering,
+        part.rows,
+        part.absent,
+    )
+
+
+def _decode_data(block: LogBlock, spec: ReadSpec, layout: Layout) -> _Part:
+    sources = None if spec.history is None else spec.history.sources(block.instant_time)
+    wanted = layout.with_rows(layout.keys, layout.ordering, layout.deletes)
+    raw = raw_records(block, _names_in_file(wanted, sources))
+    table = conform(raw, wanted, sources)
+    keys = table.column(RECORD_KEY) if spec.populate_meta_fields else spec.keys.keys(table)
+    if keys.null_count:
+        raise Malformed(f"{keys.null_count} records of the block have no record key")
+    is_delete = deleted(table, layout)
+    ordering = layout.ordering_of(table)
+    absent: frozenset[str] = frozenset()
+    if block.is_partial:
+        present = set(raw.column_names)
+        absent = frozenset(
+            f.name for f in layout.rows if _name_in_file(f.name, sources) not in present
+        )
+    return _Part(
+        as_series(keys),
+        is_delete,
+        is_delete & _without_ordering(ordering),
+        ordering,
+        table.select(layout.rows.names),
+        absent,
+    )
+
+
+def raw_records(block: LogBlock, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the records of a data block in the types of its writer; `columns` narrows them."""
+    if block.kind is BlockKind.PARQUET_DATA:
+        return _parquet_records(block, columns)
+    if block.kind is BlockKind.HFILE_DATA:
+        return _hfile_records(block, columns)
+    if block.schema is None:
+        raise Malformed(f"the block at offset {block.offset} has no schema")
+    _, count, body = split_avro_block(block.content)
+    return decode_records(body, count, block.schema, columns)
+
+
+def _parquet_records(block: LogBlock, columns: Sequence[str] | None) -> pa.Table:
+    try:
+        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(block.content)))
+        names = file.schema_arrow.names
+        chosen = names if columns is None else [name for name in names if name in set(columns)]
+        return file.read(columns=chosen, use_threads=False)
+    except (pa.ArrowException, OSError) as cause:
+        raise Malformed(f"the Parquet block cannot be read: {cause}") from cause
+
+
+def _hfile_records(block: LogBlock, columns: Sequence[str] | None) -> pa.Table:
+    file = HFile.of_bytes(block.content)
+    cells = list(file.scan())
+    body = b"".join(struct.pack(">i", len(value)) + value for _, value in cells)
+    table = decode_records(body, len(cells), block.schema or file.schema, columns)
+    at = table.schema.get_field_index(RECORD_KEY)
+    if at >= 0 and table.column(at).null_count:
+        keys = pa.chunked_array([pa.array([key.decode() for key, _ in cells], pa.string())])
+        table = table.set_column(at, RECORD_KEY, pc.coalesce(table.column(at), keys))
+    return table
+
+
+def deleted(table: pa.Table, layout: Layout) -> Flags:
+    """Return which rows say of themselves that they are deletes."""
+    flags = pc.is_in(table.column(OPERATION), value_set=_DELETE_OPERATIONS)
+    if IS_DELETED in layout.deletes.names:
+        marked = table.column(IS_DELETED).cast(pa.bool_())
+        flags = pc.or_(flags, pc.fill_null(marked, False))
+    name, marker = layout.merge.delete_field, layout.merge.delete_marker
+    if name is not None and marker is not None and name.partition(".")[0] in layout.deletes.names:
+        text = java_text(field_column(table, name))
+        if layout.merge.delete_marker_any_case:
+            text, marker = pc.utf8_lower(text), marker.lower()
+        flags = pc.or_(flags, pc.fill_null(pc.equal(text, marker), False))
+    found: Flags = flags.to_numpy().astype(np.bool_)
+    return found
+
+
+def _without_ordering(ordering: Ordering) -> Flags:
+    """Return which ordering values are Hudi's default: none at all, or the 32-bit zero."""
+    if len(ordering) != 1:
+        return np.zeros(len(ordering[0]) if ordering else 1, np.bool_)
+    values = ordering[0]
+    default = values.is_null()
+    if values.dtype == pl.Int32:
+        default |= (values == 0).fill_null(False)
+    return default.to_numpy()
+
+
+def _decode_deletes(block: LogBlock, spec: ReadSpec, layout: Layout) -> _Part:
+    records = delete_block.decode(block.content)
+    keys = records.keys if spec.populate_meta_fields else spec.keys.normal(records.keys)
+    ordering, by_arrival = _delete_ordering(records, layout)
+    return _Part(
+        pl.Series(keys, dtype=pl.String),
+        np.ones(len(records), np.bool_),
+        by_arrival,
+        ordering,
+        None,
+    )
+
+
+def _delete_ordering(records: DeleteRecords, layout: Layout) -> tuple[Ordering, Flags]:
+    by_arrival = np.fromiter(
+        (
+            kind is OrderingKind.NULL or (kind is OrderingKind.INT and value == 0)
+            for kind, value in zip(records.kinds, records.ordering, strict=True)
+        ),
+        np.bool_,
+        len(records),
+    )
+    wanted = len(layout.ordering_fields)
+    pairs: list[Sequence[_Pair]] = []
+    for kind, value in zip(records.kinds, records.ordering, strict=True):
+        given = value if isinstance(value, tuple) else ((kind, value),)
+        pairs.append(given if len(given) == wanted else [_NO_VALUE] * wanted)
+    ordering = tuple(
+        _ordering_series([pair[at] for pair in pairs], empty.dtype)
+        for at, empty in enumerate(layout.ordering_of(layout.ordering.empty_table()))
+    )
+    for values in ordering:
+        # A value of another type than the table's cannot be compared; Hudi lets such a delete win.
+        by_arrival |= values.is_null().to_numpy()
+    return ordering, by_arrival
+
+
+_Pair = tuple[OrderingKind, object]
+_NO_VALUE: _Pair = (OrderingKind.NULL, None)
+
+
+def _ordering_series(pairs: Sequence[_Pair], dtype: pl.DataType) -> pl.Series:
+    kinds = _KINDS_OF.get(dtype.base_type(), _NUMBERS)
+    values = [value if kind in kinds else None for kind, value in pairs]
+    if dtype.is_temporal():
+        made: pl.Series = pl.Series(values, dtype=pl.Int64).cast(dtype)
+    elif dtype.is_numeric() and not isinstance(dtype, pl.Decimal):
+        made = pl.Series(values, strict=False).cast(dtype, strict=False)
+    else:
+        made = pl.Series(values, dtype=dtype, strict=False)
+    return made
+
+
+_NUMBERS = (OrderingKind.INT, OrderingKind.LONG, OrderingKind.FLOAT, OrderingKind.DOUBLE)
+_KINDS_OF: Mapping[object, tuple[OrderingKind, ...]] = {
+    pl.Boolean: (OrderingKind.BOOLEAN,),
+    pl.String: (OrderingKind.STRING,),
+    pl.Binary: (OrderingKind.BYTES,),
+    pl.Decimal: (OrderingKind.DECIMAL,),
+    pl.Date: (OrderingKind.DATE,),
+    pl.Datetime: (OrderingKind.TIMESTAMP_MICROS, OrderingKind.LONG),
+}
+
+
+def _name_in_file(name: str, sources: Mapping[str, Source] | None) -> str | None:
+    if sources is None or name in META_COLUMNS or name not in sources:
+        return name
+    return sources[name].name
+
+
+def _names_in_file(wanted: pa.Schema, sources: Mapping[str, Source] | None) -> list[str]:
+    names = (_name_in_file(name, sources) for name in wanted.names)
+    return [name for name in names if name is not None]

@@ -1,0 +1,232 @@
+"""Read one file slice: its base file, or base file and logs merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake.errors import CorruptFileError
+from tidelake.files.base_file import BaseFile
+from tidelake.files.layout import Layout, as_series
+from tidelake.files.log_records import (
+    PlacedBlock,
+    Share,
+    decode_log,
+    positions_of,
+    scan_blocks,
+)
+from tidelake.files.task import ReadSpec, SliceTask
+from tidelake.records._polars import polars as pl
+from tidelake.records.merge import Flags, Ordering, Rows, Winners, meet, resolve
+from tidelake.records.schema import COMMIT_TIME, RECORD_KEY
+from tidelake.storage import Storage, open_storage
+
+Mask = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What the logs of a slice decide, without the base rows that they leave alone.
+
+    Bit `i % 64` of `mask[i // 64]` is set when row `i` of the base file is not to be taken from
+    there: it is deleted, or stands in `rows` in its new form.
+    """
+
+    rows: pa.Table
+    mask: Mask
+    base_rows: int
+
+
+def read_base(task: SliceTask, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
+    """Return the rows of the slice's base file."""
+    layout = Layout.of(spec)
+    if task.base_path is not None:
+        file = BaseFile(open_storage(spec.storage), task, spec)
+        for table in file.batches(layout.rows):
+            yield from _output(table, spec, layout)
+
+
+def read_slice(task: SliceTask, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
+    """Return the merged rows of the slice.
+
+    The base file is streamed and the log records are held; logs larger than the budget are merged
+    in several passes, each over the keys of one share.
+    """
+    layout = Layout.of(spec)
+    storage = open_storage(spec.storage)
+    for table in merged_tables(storage, task, spec, layout):
+        yield from _output(table, spec, layout)
+
+
+def merged_tables(
+    storage: Storage, task: SliceTask, spec: ReadSpec, layout: Layout
+) -> Iterator[pa.Table]:
+    """Return the merged rows of the slice, in the columns of `layout.rows`."""
+    base = None if task.base_path is None else BaseFile(storage, task, spec)
+    blocks = scan_blocks(storage, task, spec) if task.log_paths else []
+    if not blocks:
+        if base is not None:
+            yield from base.batches(layout.rows)
+        return
+    shares = max(1, -(-task.log_size_bytes // spec.log_budget_bytes))
+    for index in range(shares):
+        yield from _merge(base, blocks, spec, layout, Share(index, shares))
+
+
+def decide_slice(task: SliceTask, spec: ReadSpec) -> Decided:
+    """Return what the logs of the slice decide, reading no more of the base file than that takes.
+
+    A base row that beats its log record stays unmasked. When every block names the base rows of its
+    records, the keys of the base file are not read.
+    """
+    layout = Layout.of(spec)
+    storage = open_storage(spec.storage)
+    blocks = scan_blocks(storage, task, spec)
+    by_position = spec.merge.use_positions and positions_of(blocks, task.base_instant)
+    winners = resolve(decode_log(blocks, spec, layout, by_position=by_position), layout.merge)
+    if task.base_path is None:
+        rows = winners.inserted(np.zeros(len(winners), np.bool_))
+        return Decided(rows=_final(rows, spec, layout), mask=np.zeros(0, np.uint64), base_rows=0)
+    base = BaseFile(storage, task, spec)
+    positions, chosen, looked_at = _find(base, winners, task, spec, layout, by_position=by_position)
+    ordering: Ordering = ()
+    if winners.needs_base_ordering:
+        ordering = layout.ordering_of(looked_at.take(pa.array(positions)))
+    base_rows = _rows_at(base, layout.rows, positions) if winners.needs_base_rows else None
+    met = meet(winners, chosen, ordering, base_rows)
+    matched = np.zeros(len(winners), np.bool_)
+    matched[chosen] = True
+    rows = pa.concat_tables([met.rows, winners.inserted(matched)])
+    taken = np.zeros(-(-base.num_rows // 64) * 64, np.bool_)
+    taken[positions[met.replaced]] = True
+    mask = np.packbits(taken, bitorder="little").view("<u8")
+    return Decided(rows=_final(rows, spec, layout), mask=mask, base_rows=base.num_rows)
+
+
+def _find(
+    base: BaseFile,
+    winners: Winners,
+    task: SliceTask,
+    spec: ReadSpec,
+    layout: Layout,
+    *,
+    by_position: bool,
+) -> tuple[Rows, Rows, pa.Table]:
+    """Return base row numbers, the winners they meet, and the columns read to find out."""
+    ordering = layout.ordering if winners.needs_base_ordering else pa.schema([])
+    if by_position:
+        positions = winners.keys.to_numpy()
+        if len(positions) and int(positions.max()) >= base.num_rows:
+            raise CorruptFileError(
+                task.log_paths[-1],
+                f"a record position lies beyond the {base.num_rows} rows of {task.base_path}",
+            )
+        looked_at = base.read(ordering) if len(ordering) else pa.table({})
+        return positions, np.arange(len(winners), dtype=np.int64), looked_at
+    looked_at = base.read(pa.schema({f.name: f for f in [*layout.keys, *ordering]}.values()))
+    matcher = _Matcher(winners)
+    positions, chosen = matcher.match(_base_keys(looked_at, spec))
+    return positions, chosen, looked_at
+
+
+def _rows_at(base: BaseFile, schema: pa.Schema, positions: Rows) -> pa.Table:
+    """Return the rows of the base file at `positions`, in their order."""
+    order = np.argsort(positions, kind="stable")
+    ascending = positions[order]
+    start = 0
+    parts = [schema.empty_table()]
+    for table in base.batches(schema):
+        begin, end = np.searchsorted(ascending, [start, start + table.num_rows])
+        if end > begin:
+            parts.append(table.take(pa.array(ascending[begin:end] - start)))
+        start += table.num_rows
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return pa.concat_tables(parts).combine_chunks().take(pa.array(back))
+
+
+def _merge(
+    base: BaseFile | None,
+    blocks: list[PlacedBlock],
+    spec: ReadSpec,
+    layout: Layout,
+    share: Share,
+) -> Iterator[pa.Table]:
+    winners = resolve(decode_log(blocks, spec, layout, share=share), layout.merge)
+    matcher = _Matcher(winners)
+    if base is not None:
+        schema = layout.with_rows(layout.keys, layout.ordering)
+        for batch in base.batches(schema):
+            table = batch
+            keys = _base_keys(table, spec)
+            if share.of > 1:
+                held = share.holds(keys)
+                table, keys = table.filter(held.to_arrow()), keys.filter(held)
+            yield from _merge_batch(table, keys, matcher, winners, layout)
+    yield winners.inserted(matcher.matched)
+
+
+def _merge_batch(
+    table: pa.Table, keys: pl.Series, matcher: _Matcher, winners: Winners, layout: Layout
+) -> Iterator[pa.Table]:
+    positions, chosen = matcher.match(keys)
+    rows = table.select(layout.rows.names)
+    if not len(positions):
+        yield rows
+        return
+    touched = table.take(pa.array(positions))
+    met = meet(winners, chosen, layout.ordering_of(touched), touched.select(layout.rows.names))
+    keep = np.ones(table.num_rows, np.bool_)
+    keep[positions[met.replaced]] = False
+    yield rows.filter(pa.array(keep))
+    yield met.rows
+
+
+class _Matcher:
+    """Finds the base rows that have the key of a winner; of several, the first in the file."""
+
+    def __init__(self, winners: Winners) -> None:
+        self._index = pl.DataFrame(
+            {"key": winners.keys, "winner": np.arange(len(winners), dtype=np.int64)}
+        )
+        self.matched: Flags = np.zeros(len(winners), np.bool_)
+
+    def match(self, keys: pl.Series) -> tuple[Rows, Rows]:
+        """Return the positions in `keys` that meet a winner not met before, and the winners."""
+        found = (
+            pl.DataFrame({"key": keys})
+            .with_row_index("position")
+            .join(self._index, on="key", how="inner")
+            .sort("position")
+        )
+        positions = found["position"].to_numpy().astype(np.int64)
+        chosen = found["winner"].to_numpy()
+        chosen, first = np.unique(chosen, return_index=True)
+        fresh = ~self.matched[chosen]
+        chosen, positions = chosen[fresh], positions[first[fresh]]
+        self.matched[chosen] = True
+        return positions, chosen
+
+
+def _base_keys(table: pa.Table, spec: ReadSpec) -> pl.Series:
+    keys = table.column(RECORD_KEY) if spec.populate_meta_fields else spec.keys.keys(table)
+    return as_series(keys)
+
+
+def _final(table: pa.Table, spec: ReadSpec, layout: Layout) -> pa.Table:
+    """Return what the query asks for of merged rows."""
+    if spec.keep_instants is not None:
+        kept = pa.array(sorted(spec.keep_instants), pa.string())
+        table = table.filter(pc.is_in(table.column(COMMIT_TIME), value_set=kept))
+    return table.select(layout.output.names)
+
+
+def _output(table: pa.Table, spec: ReadSpec, layout: Layout) -> Iterator[pa.RecordBatch]:
+    for batch in _final(table, spec, layout).combine_chunks().to_batches():
+        if batch.num_rows:
+            yield batch

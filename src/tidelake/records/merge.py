@@ -1,0 +1,331 @@
+"""Merging, for whole columns at once: which record of a key wins, and what it takes from the loser.
+
+Records of one key are merged in their order, as Hudi does it; what runs at once is the k-th record
+of every key. Columns that come from different records are tracked as row numbers and gathered last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake.model import MergeMode
+from tidelake.records._polars import polars as pl
+from tidelake.records.merge_spec import Fill, MergeSpec
+from tidelake.records.schema import META_COLUMNS
+
+Flags = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
+#: The values of each ordering field.
+Ordering = tuple[pl.Series, ...]
+_BINLOG = r"(\d+)\.(\d+)$"
+
+
+@dataclass(slots=True, kw_only=True)
+class LogRecords:
+    """The records of a slice's logs as parallel columns, in merge order.
+
+    `keys` are record keys, or row numbers in the base file. `by_arrival` marks deletes that came
+    without an ordering value. `row` says where a record lies in `rows`, -1 for an entry of a delete
+    block. `absent` marks, for each column, the rows of partial records that do not have it.
+    """
+
+    keys: pl.Series
+    is_delete: Flags
+    by_arrival: Flags
+    ordering: Ordering
+    row: Rows
+    rows: pa.Table
+    absent: Mapping[str, Flags] = field(default_factory=dict)
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    """Column defaults that mean "unchanged" besides null, under `Fill.IGNORE_DEFAULTS`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Winners:
+    """One merged record for each key of the logs.
+
+    `sources` holds, for each column, the row of `rows` that its value comes from (-1: none); it is
+    None when every column of a record comes from `row`.
+    """
+
+    keys: pl.Series
+    is_delete: Flags
+    by_arrival: Flags
+    ordering: Ordering
+    row: Rows
+    rows: pa.Table
+    sources: dict[str, Rows] | None
+    spec: MergeSpec
+    defaults: Mapping[str, object]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def needs_base_rows(self) -> bool:
+        """Return whether a winner may take values from the base row it meets."""
+        return self.sources is not None
+
+    @property
+    def needs_base_ordering(self) -> bool:
+        """Return whether the base row's ordering values have a say."""
+        return self.spec.mode is MergeMode.EVENT_TIME and not bool(self.by_arrival.all())
+
+    def inserted(self, matched: Flags) -> pa.Table:
+        """Return the rows of winners that met no base row."""
+        chosen = np.flatnonzero(~matched & ~self.is_delete)
+        if self.sources is None:
+            return self.rows.take(pa.array(self.row[chosen]))
+        return _gather(self.rows, {c: s[chosen] for c, s in self.sources.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """What became of base rows that met a winner.
+
+    `replaced` marks those that no longer count as they are; `rows` stand in their place, fewer when
+    some were deleted.
+    """
+
+    replaced: Flags
+    rows: pa.Table
+
+
+def resolve(log: LogRecords, spec: MergeSpec) -> Winners:
+    """Merge the records of each key among themselves."""
+    frame = pl.DataFrame({"key": log.keys}).with_row_index("at")
+    groups = frame.group_by("key", maintain_order=True).agg("at")
+    lengths = groups["at"].list.len().to_numpy().astype(np.int64)
+    order = groups["at"].explode().to_numpy().astype(np.int64)
+    sources = None
+    if spec.fill is not Fill.NONE or log.absent:
+        sources = _Sources(log.rows, log.absent, spec, log.defaults)
+    current = _play(log, spec, order, lengths, sources)
+    return Winners(
+        keys=groups["key"],
+        is_delete=log.is_delete[current],
+        by_arrival=log.by_arrival[current],
+        ordering=tuple(values.gather(current) for values in log.ordering),
+        row=log.row[current],
+        rows=log.rows,
+        sources=None if sources is None else sources.of_keys,
+        spec=spec,
+        defaults=log.defaults,
+    )
+
+
+def meet(
+    winners: Winners, chosen: Rows, base_ordering: Ordering, base_rows: pa.Table | None
+) -> Met:
+    """Merge the base rows of `chosen` winners, given as parallel columns, with them.
+
+    `base_ordering` may be empty unless `needs_base_ordering`; `base_rows` holds the columns of
+    `winners.rows` and may be None unless `needs_base_rows`.
+    """
+    spec = winners.spec
+    is_delete = winners.is_delete[chosen]
+    wins = winners.by_arrival[chosen].copy()
+    if spec.mode is MergeMode.COMMIT_TIME:
+        wins[:] = True
+    elif winners.needs_base_ordering:
+        ours = tuple(values.gather(chosen) for values in winners.ordering)
+        wins |= _outranks(ours, base_ordering, spec)
+    if spec.deletes_by_arrival:
+        wins |= is_delete
+    if winners.sources is None or base_rows is None:
+        rows = winners.rows.take(pa.array(winners.row[chosen[wins & ~is_delete]]))
+        return Met(wins, rows)
+    return _fill_with_base(winners, chosen, wins, base_rows)
+
+
+def _fill_with_base(winners: Winners, chosen: Rows, wins: Flags, base_rows: pa.Table) -> Met:
+    assert winners.sources is not None
+    is_delete = winners.is_delete[chosen]
+    both = pa.concat_tables([winners.rows, base_rows]).combine_chunks()
+    pool = _Sources(both, {}, winners.spec, winners.defaults)
+    from_base = winners.rows.num_rows + np.arange(len(chosen), dtype=np.int64)
+    replaced = wins.copy()
+    taken: dict[str, Rows] = {}
+    for name, sources in winners.sources.items():
+        merged = pool.merged(name, from_base, sources[chosen], wins, ~is_delete)
+        replaced |= merged != from_base
+        taken[name] = merged
+    keep = np.flatnonzero(replaced & ~(wins & is_delete))
+    return Met(replaced, _gather(both, {name: rows[keep] for name, rows in taken.items()}))
+
+
+def _play(
+    log: LogRecords, spec: MergeSpec, order: Rows, lengths: Rows, sources: _Sources | None
+) -> Rows:
+    """Return the winning record of each key; `order` lists records key by key."""
+    starts = np.cumsum(lengths) - lengths
+    last: Rows = order[starts + lengths - 1]
+    if sources is None and spec.mode is MergeMode.COMMIT_TIME:
+        return last
+    current: Rows = order[starts]
+    if sources is not None:
+        sources.start(log.row[current])
+    rank = _ranks(log.ordering, spec) if spec.mode is MergeMode.EVENT_TIME else None
+    for keys, new in _rounds(order, lengths, starts):
+        old = current[keys]
+        wins = _new_wins(log, spec, rank, old, new)
+        if sources is not None:
+            both = ~log.is_delete[old] & ~log.is_delete[new]
+            sources.merge(keys, log.row[new], wins, both)
+        current[keys] = np.where(wins, new, old)
+    return current
+
+
+def _rounds(order: Rows, lengths: Rows, starts: Rows) -> Iterator[tuple[Rows, Rows]]:
+    """Return, for the second, third, … record of a key, the keys that have one and the records."""
+    key_of = np.repeat(np.arange(len(lengths)), lengths)
+    turn = np.arange(len(order)) - np.repeat(starts, lengths)
+    by_turn = np.argsort(turn, kind="stable")
+    ends = np.cumsum(np.bincount(turn)) if len(turn) else np.zeros(0, np.int64)
+    for begin, end in pairwise(ends.tolist()):
+        at = by_turn[begin:end]
+        yield key_of[at], order[at]
+
+
+def _new_wins(log: LogRecords, spec: MergeSpec, rank: Rows | None, old: Rows, new: Rows) -> Flags:
+    if rank is None:
+        return np.ones(len(new), np.bool_)
+    wins = rank[new] > rank[old] if spec.ties_to_earlier else rank[new] >= rank[old]
+    deletes = log.is_delete[new]
+    if spec.deletes_by_arrival:
+        return wins | deletes | log.is_delete[old]
+    # A delete without an ordering value beats what is there, and any row that follows beats it; a
+    # delete that follows it adds nothing.
+    wins |= log.by_arrival[new]
+    return np.where(log.by_arrival[old], ~deletes, wins)
+
+
+def _outranks(ours: Ordering, theirs: Ordering, spec: MergeSpec) -> Flags:
+    if not theirs:
+        return np.full(len(ours[0]) if ours else 0, not spec.ties_to_earlier)
+    together = tuple(
+        pl.concat([mine, other.cast(mine.dtype)]) for mine, other in zip(ours, theirs, strict=True)
+    )
+    rank = _ranks(together, spec)
+    half = len(rank) // 2
+    if spec.ties_to_earlier:
+        return rank[:half] > rank[half:]
+    return rank[:half] >= rank[half:]
+
+
+def _ranks(ordering: Ordering, spec: MergeSpec) -> Rows:
+    """Return a number for each record that orders records as their ordering values do."""
+    rank: Rows | None = None
+    for values in _comparable(ordering, spec):
+        dense = values.rank("dense").fill_null(0).to_numpy().astype(np.int64)
+        if rank is None:
+            rank = dense
+        else:
+            joined = pl.Series(rank * (int(dense.max(initial=0)) + 1) + dense)
+            rank = joined.rank("dense").to_numpy().astype(np.int64)
+    return np.zeros(0, np.int64) if rank is None else rank
+
+
+def _comparable(ordering: Ordering, spec: MergeSpec) -> Iterator[pl.Series]:
+    for values in ordering:
+        if spec.binlog_ordering and values.dtype == pl.String:
+            for group in (1, 2):
+                yield values.str.extract(_BINLOG, group).cast(pl.Int64, strict=False)
+        elif values.dtype == pl.Boolean:
+            yield values.cast(pl.Int8)
+        elif values.dtype.is_numeric():
+            # Hudi's ordering value of a row without one is the number zero.
+            yield values.fill_null(0)
+        else:
+            yield values
+
+
+class _Sources:
+    """For each column, the row that the value of every key comes from."""
+
+    def __init__(
+        self,
+        rows: pa.Table,
+        absent: Mapping[str, Flags],
+        spec: MergeSpec,
+        defaults: Mapping[str, object],
+    ) -> None:
+        self._rows = rows
+        self._absent = absent
+        self._spec = spec
+        self._defaults = defaults
+        self._unchanged: dict[str, Flags | None] = {}
+        self.of_keys: dict[str, Rows] = {}
+
+    def start(self, row: Rows) -> None:
+        """Take each key's first record."""
+        self.of_keys = {name: self._present(name, row) for name in self._rows.column_names}
+
+    def merge(self, keys: Rows, row: Rows, wins: Flags, both: Flags) -> None:
+        """Merge the records at `row` into `keys`; `both` marks where neither side is a delete."""
+        for name, sources in self.of_keys.items():
+            new = self._present(name, row)
+            sources[keys] = self.merged(name, sources[keys], new, wins, both)
+
+    def merged(self, name: str, old: Rows, new: Rows, wins: Flags, both: Flags) -> Rows:
+        """Return where the values of column `name` come from after merging `new` into `old`."""
+        winner = np.where(wins, new, old)
+        if self._spec.incoming_meta and name in META_COLUMNS:
+            return np.where(both & (new >= 0), new, winner)
+        loser = np.where(wins, old, new)
+        is_open = winner < 0
+        unchanged = self._unchanged_rows(name)
+        if unchanged is not None and len(unchanged):
+            is_open |= unchanged[winner]
+        return np.where(both & is_open & (loser >= 0), loser, winner)
+
+    def _present(self, name: str, row: Rows) -> Rows:
+        absent = self._absent.get(name)
+        present: Rows = row.copy()
+        if absent is not None and len(absent):
+            present[absent[row]] = -1
+        return present
+
+    def _unchanged_rows(self, name: str) -> Flags | None:
+        if name not in self._unchanged:
+            self._unchanged[name] = self._find_unchanged(name)
+        return self._unchanged[name]
+
+    def _find_unchanged(self, name: str) -> Flags | None:
+        column = self._rows.column(name)
+        kind = column.type
+        if self._spec.fill is Fill.IGNORE_DEFAULTS:
+            marker = self._defaults.get(name)
+            if marker is None:
+                return _flags(column.is_null())
+        elif self._spec.fill is Fill.FILL_UNAVAILABLE and (
+            pa.types.is_string(kind) or pa.types.is_binary(kind)
+        ):
+            marker = self._spec.unavailable_value
+        else:
+            return None
+        return _flags(pc.fill_null(pc.equal(column, pa.scalar(marker).cast(kind)), False))
+
+
+def _flags(values: pa.ChunkedArray) -> Flags:
+    found: Flags = values.to_numpy().astype(np.bool_)
+    return found
+
+
+def _gather(rows: pa.Table, sources: Mapping[str, Rows]) -> pa.Table:
+    columns = [
+        rows.column(name).take(pa.array(taken, mask=taken < 0)) for name, taken in sources.items()
+    ]
+    return pa.Table.from_arrays(columns, schema=rows.schema)
+
+
+def concat_ordering(parts: Sequence[Ordering]) -> Ordering:
+    """Return the ordering values of several runs of records as one."""
+    return tuple(pl.concat(list(values)) for values in zip(*parts, strict=True))
