@@ -65,6 +65,17 @@ def decode_bare(data: bytes, schema: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
+def decode_value(data: bytes, schema_text: str) -> dict[str, Any]:
+    """Return the single record that `data` holds under the schema that its writer left elsewhere.
+
+    Where a union has several records, the value is a pair of the record's full name and the record.
+    """
+    record, used = _decode_record(data, _parsed(schema_text.encode()), name_records=True)
+    if used != len(data):
+        raise Malformed(f"an Avro record ends after {used} of {len(data)} bytes")
+    return record
+
+
 def decode_many(data: bytes | memoryview, schema_text: str) -> list[dict[str, Any]]:
     """Return the records of an Avro log block's body, where a length stands before each record."""
     schema = _parsed(schema_text.encode())
@@ -153,10 +164,18 @@ def _refuse_endless(schema: object, enclosing: frozenset[str] = frozenset()) -> 
             _refuse_endless(schema.get(key), enclosing)
 
 
-def _decode_record(data: bytes, schema: Any) -> tuple[dict[str, Any], int]:
+def _decode_record(
+    data: bytes, schema: Any, *, name_records: bool = False
+) -> tuple[dict[str, Any], int]:
     source = io.BytesIO(data + _MARGIN)
     try:
-        record = fastavro.schemaless_reader(source, schema, None)
+        record = fastavro.schemaless_reader(
+            source,
+            schema,
+            None,
+            return_record_name=name_records,
+            return_record_name_override=name_records,
+        )
     except Exception as cause:
         # A decoder of damaged bytes may fail with nearly anything, and all of it means the same.
         raise Malformed(f"an Avro record does not decode: {cause!r}") from cause

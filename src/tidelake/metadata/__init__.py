@@ -1,0 +1,3 @@
+from tidelake.metadata.table import MetadataTable
+
+__all__ = ["MetadataTable"]

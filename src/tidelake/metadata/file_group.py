@@ -1,0 +1,198 @@
+"""One file group of the metadata table: a base HFile and the logs on top of it, merged by key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidelake.errors import CorruptFileError, Malformed, MissingFileError, TidelakeError
+from tidelake.formats import delete_block, metadata_record
+from tidelake.formats._byte_reader import ByteReader
+from tidelake.formats.hfile import HFile
+from tidelake.formats.log_block import (
+    BlockKind,
+    LogBlock,
+    decode_blocks,
+    split_avro_block,
+    valid_blocks,
+)
+from tidelake.formats.metadata_record import MetadataRecord
+from tidelake.metadata.merge import is_live, merge
+from tidelake.model import BaseFile, FileSlice
+from tidelake.storage import Storage
+
+METADATA_FOLDER = ".hoodie/metadata"
+WAY_OUT = (
+    "set hoodie.metadata.enable=false to list storage instead; a write with Apache Hudi after "
+    "emptying hoodie.table.metadata.partitions builds the metadata table anew"
+)
+#: Base files up to this size are read at once, greater ones block by block.
+_READ_WHOLE_BYTES = 8 * 1024 * 1024
+
+
+@contextmanager
+def reading_metadata(path: str) -> Iterator[None]:
+    """Name the file, as the data table knows it, and the way out in errors about its metadata."""
+    try:
+        yield
+    except Malformed as cause:
+        raise CorruptFileError(_full(path), str(cause), next_step=WAY_OUT) from cause
+    except CorruptFileError as cause:
+        raise CorruptFileError(_full(cause.path), cause.cause, next_step=WAY_OUT) from cause
+    except MissingFileError as cause:
+        raise MissingFileError(cause.path, next_step=WAY_OUT) from cause
+    except TidelakeError as cause:
+        raise CorruptFileError(_full(path), cause.problem, next_step=WAY_OUT) from cause
+
+
+def _full(path: str) -> str:
+    return path if path.startswith(METADATA_FOLDER) else f"{METADATA_FOLDER}/{path}".rstrip("/")
+
+
+class Wanted(Protocol):
+    """Which keys of a file group a reader asks for."""
+
+    def of(self, file: HFile) -> Iterable[tuple[bytes, bytes]]:
+        """Return the wanted entries of an HFile."""
+
+    def has(self, key: str) -> bool:
+        """Return whether `key` is wanted."""
+
+
+class Keys:
+    """These keys and no others."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self._keys = frozenset(keys)
+
+    def of(self, file: HFile) -> Iterable[tuple[bytes, bytes]]:
+        """Return the wanted entries of an HFile."""
+        return file.lookup(key.encode() for key in self._keys).items()
+
+    def has(self, key: str) -> bool:
+        """Return whether `key` is wanted."""
+        return key in self._keys
+
+
+class Prefixes:
+    """All keys that start with one of these."""
+
+    def __init__(self, prefixes: Iterable[str]) -> None:
+        self._prefixes = tuple(prefixes)
+
+    def of(self, file: HFile) -> Iterable[tuple[bytes, bytes]]:
+        """Return the wanted entries of an HFile."""
+        return file.lookup_prefixes(prefix.encode() for prefix in self._prefixes)
+
+    def has(self, key: str) -> bool:
+        """Return whether `key` is wanted."""
+        return key.startswith(self._prefixes)
+
+
+@dataclass(frozen=True, slots=True)
+class _HFileLayer:
+    path: str
+    file: HFile
+
+    def find(self, wanted: Wanted) -> Iterator[tuple[str, MetadataRecord | None]]:
+        for key, value in wanted.of(self.file):
+            try:
+                yield key.decode(), metadata_record.decode(value, self.file.schema)[1]
+            except UnicodeDecodeError as cause:
+                raise Malformed(f"the key {key!r} is no UTF-8 text") from cause
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordLayer:
+    path: str
+    records: Mapping[str, MetadataRecord | None]
+
+    def find(self, wanted: Wanted) -> Iterator[tuple[str, MetadataRecord | None]]:
+        return ((key, record) for key, record in self.records.items() if wanted.has(key))
+
+
+class MetadataFileGroup:
+    """The merged records of one file group."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        file_slice: FileSlice,
+        *,
+        is_visible: Callable[[str], bool],
+        may_be_torn: Callable[[str], bool],
+    ) -> None:
+        """Read nothing yet.
+
+        `is_visible` tells for the instant of a log block whether it counts, `may_be_torn` for the
+        path of a log file whether a crash may have left a damaged block in it.
+        """
+        self.file_id = file_slice.group.file_id
+        self._storage = storage
+        self._slice = file_slice
+        self._is_visible = is_visible
+        self._may_be_torn = may_be_torn
+        self._layers: Sequence[_HFileLayer | _RecordLayer] | None = None
+
+    def find(self, wanted: Wanted) -> dict[str, MetadataRecord]:
+        """Return the merged records of the wanted keys."""
+        if self._layers is None:
+            self._layers = list(self._load())
+        merged: dict[str, MetadataRecord | None] = {}
+        for layer in self._layers:
+            with reading_metadata(layer.path):
+                for key, record in layer.find(wanted):
+                    merged[key] = merge(merged.get(key), record)
+        return {key: rec for key, rec in merged.items() if rec is not None and is_live(rec)}
+
+    def _load(self) -> Iterator[_HFileLayer | _RecordLayer]:
+        base = self._slice.base_file
+        if base is not None:
+            with reading_metadata(base.path):
+                yield _HFileLayer(base.path, self._open_base(base))
+        logs = self._slice.log_files
+        path_of: dict[int, str] = {}
+        blocks: list[LogBlock] = []
+        with reading_metadata(self.file_id):
+            contents = self._storage.read_many([log.path for log in logs])
+        for log, data in zip(logs, contents, strict=True):
+            with reading_metadata(log.path):
+                found = decode_blocks(data)
+                for block in found:
+                    if block.damage and not self._may_be_torn(log.path):
+                        raise Malformed(f"{block.damage} (log block at offset {block.offset})")
+                path_of.update((id(block), log.path) for block in found)
+                blocks += found
+        with reading_metadata(logs[-1].path if logs else self.file_id):
+            counted = valid_blocks(blocks, is_visible=self._is_visible)
+        for block in counted:
+            path = path_of[id(block)]
+            with reading_metadata(path):
+                yield _layer(path, block)
+
+    def _open_base(self, base: BaseFile) -> HFile:
+        if base.size_bytes <= _READ_WHOLE_BYTES:
+            return HFile.of_bytes(self._storage.read(base.path))
+        return HFile(
+            base.size_bytes,
+            lambda offset, length: self._storage.read_range(base.path, offset, length),
+        )
+
+
+def _layer(path: str, block: LogBlock) -> _HFileLayer | _RecordLayer:
+    if block.kind is BlockKind.HFILE_DATA:
+        return _HFileLayer(path, HFile.of_bytes(block.content))
+    if block.kind is BlockKind.DELETE:
+        return _RecordLayer(path, dict.fromkeys(delete_block.decode(block.content).keys))
+    if block.kind is BlockKind.AVRO_DATA and block.schema is not None:
+        return _RecordLayer(path, dict(_avro_records(block, block.schema)))
+    raise Malformed(f"a {block.kind.name} block is not what the metadata table is made of")
+
+
+def _avro_records(block: LogBlock, schema: str) -> Iterator[tuple[str, MetadataRecord]]:
+    _, count, body = split_avro_block(block.content)
+    reader = ByteReader(body, "the Avro block")
+    for _ in range(count):
+        yield metadata_record.decode(bytes(reader.take(reader.int32())), schema)
