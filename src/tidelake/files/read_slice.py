@@ -129,8 +129,8 @@ def _find(
         looked_at = base.read(ordering) if len(ordering) else pa.table({})
         return positions, np.arange(len(winners), dtype=np.int64), looked_at
     looked_at = base.read(pa.schema({f.name: f for f in [*layout.keys, *ordering]}.values()))
-    matcher = _Matcher(winners)
-    positions, chosen = matcher.match(_base_keys(looked_at, spec))
+    matcher = Matcher(winners)
+    positions, chosen = matcher.match(row_keys(looked_at, spec))
     return positions, chosen, looked_at
 
 
@@ -158,12 +158,12 @@ def _merge(
     share: Share,
 ) -> Iterator[pa.Table]:
     winners = resolve(decode_log(blocks, spec, layout, share=share), layout.merge)
-    matcher = _Matcher(winners)
+    matcher = Matcher(winners)
     if base is not None:
         schema = layout.with_rows(layout.keys, layout.ordering)
         for batch in base.batches(schema):
             table = batch
-            keys = _base_keys(table, spec)
+            keys = row_keys(table, spec)
             if share.of > 1:
                 held = share.holds(keys)
                 table, keys = table.filter(held.to_arrow()), keys.filter(held)
@@ -172,7 +172,7 @@ def _merge(
 
 
 def _merge_batch(
-    table: pa.Table, keys: pl.Series, matcher: _Matcher, winners: Winners, layout: Layout
+    table: pa.Table, keys: pl.Series, matcher: Matcher, winners: Winners, layout: Layout
 ) -> Iterator[pa.Table]:
     positions, chosen = matcher.match(keys)
     rows = table.select(layout.rows.names)
@@ -187,7 +187,7 @@ def _merge_batch(
     yield met.rows
 
 
-class _Matcher:
+class Matcher:
     """Finds the base rows that have the key of a winner; of several, the first in the file."""
 
     def __init__(self, winners: Winners) -> None:
@@ -213,7 +213,8 @@ class _Matcher:
         return positions, chosen
 
 
-def _base_keys(table: pa.Table, spec: ReadSpec) -> pl.Series:
+def row_keys(table: pa.Table, spec: ReadSpec) -> pl.Series:
+    """Return the record keys of rows that hold the columns of `Layout.keys`."""
     keys = table.column(RECORD_KEY) if spec.populate_meta_fields else spec.keys.keys(table)
     return as_series(keys)
 

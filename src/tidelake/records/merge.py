@@ -90,11 +90,12 @@ class Winners:
 class Met:
     """What became of base rows that met a winner.
 
-    `replaced` marks those that no longer count as they are; `rows` stand in their place, fewer when
-    some were deleted.
+    `replaced` marks those that no longer count as they are. Of these, `survives` marks the ones
+    that live on as `rows`, in the same order; the others are deleted.
     """
 
     replaced: Flags
+    survives: Flags
     rows: pa.Table
 
 
@@ -140,8 +141,9 @@ def meet(
     if spec.deletes_by_arrival:
         wins |= is_delete
     if winners.sources is None or base_rows is None:
-        rows = winners.rows.take(pa.array(winners.row[chosen[wins & ~is_delete]]))
-        return Met(wins, rows)
+        survives = wins & ~is_delete
+        rows = winners.rows.take(pa.array(winners.row[chosen[survives]]))
+        return Met(wins, survives, rows)
     return _fill_with_base(winners, chosen, wins, base_rows)
 
 
@@ -157,8 +159,9 @@ def _fill_with_base(winners: Winners, chosen: Rows, wins: Flags, base_rows: pa.T
         merged = pool.merged(name, from_base, sources[chosen], wins, ~is_delete)
         replaced |= merged != from_base
         taken[name] = merged
-    keep = np.flatnonzero(replaced & ~(wins & is_delete))
-    return Met(replaced, _gather(both, {name: rows[keep] for name, rows in taken.items()}))
+    survives = replaced & ~(wins & is_delete)
+    rows = _gather(both, {name: rows[survives] for name, rows in taken.items()})
+    return Met(replaced, survives, rows)
 
 
 def _play(
