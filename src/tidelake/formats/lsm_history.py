@@ -145,9 +145,7 @@ def encode_instants(instants: Iterable[HistoryInstant]) -> bytes:
     }
     sink = io.BytesIO()
     table = pa.Table.from_pylist(rows, schema=_SCHEMA.with_metadata(footer))
-    pq.write_table(
-        table, sink, compression="gzip", use_dictionary=False, version="1.0", store_schema=False
-    )
+    pq.write_table(table, sink, compression="gzip", use_dictionary=False, version="1.0")
     return sink.getvalue()
 
 

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from tests.golden.timelines import UPGRADED, meta_files
+from tidelake.errors import Malformed
+from tidelake.formats import lsm_history
+from tidelake.formats.lsm_history import HistoryInstant, Manifest, ManifestFile
+from tidelake.model import Action
+
+FOLDER = ".hoodie/timeline/history/"
+
+
+def history_files(table: str, kind: str) -> list[bytes]:
+    found = [
+        data
+        for path, data in sorted(meta_files(table).items())
+        if path.startswith(FOLDER) and kind in path
+    ]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("table", ["v9_cow_archived_lsm", "v8_cow_archived_lsm", UPGRADED])
+def test_manifests_of_hudi_come_back_byte_for_byte(table: str) -> None:
+    for raw in history_files(table, "manifest_"):
+        assert lsm_history.encode_manifest(lsm_history.decode_manifest(raw)) == raw
+
+
+@pytest.mark.parametrize("table", ["v9_cow_archived_lsm", "v8_cow_archived_lsm", UPGRADED])
+def test_instants_of_hudi_survive_the_round_trip(table: str) -> None:
+    for raw in history_files(table, ".parquet"):
+        instants = lsm_history.decode_instants(io.BytesIO(raw), with_contents=True)
+        assert instants
+        encoded = lsm_history.encode_instants(instants)
+        assert lsm_history.decode_instants(io.BytesIO(encoded), with_contents=True) == instants
+
+
+def test_times_and_instants_agree() -> None:
+    raw = history_files("v9_cow_archived_lsm", ".parquet")[0]
+    instants = lsm_history.decode_instants(io.BytesIO(raw), with_contents=False)
+    assert lsm_history.decode_times(io.BytesIO(raw)) == {
+        i.requested_time: i.completion_time for i in instants
+    }
+    assert all(i.metadata is None and i.plan is None for i in instants)
+    assert {i.action for i in instants} == {Action.COMMIT, Action.CLEAN}
+
+
+def test_the_footer_names_the_avro_schema_of_hudi() -> None:
+    raw = history_files("v9_cow_archived_lsm", ".parquet")[0]
+    instant = HistoryInstant(
+        requested_time="20260301101500123", completion_time="20260301101501000", action=Action.CLEAN
+    )
+    schema = b'{"type":"record","name":"HoodieLSMTimelineInstant"'
+    start = raw.index(schema)
+    text = raw[start : raw.index(b'"default":1}]}', start) + 14]
+    assert text in lsm_history.encode_instants([instant])
+
+
+@pytest.mark.parametrize(
+    ("data", "number"), [(b"8", 8), (b" 12\n", 12), (b"", None), (b"x", None), (b"\xff", None)]
+)
+def test_a_torn_version_file_says_nothing(data: bytes, number: int | None) -> None:
+    assert lsm_history.decode_version(data) == number
+
+
+def test_manifest_names_are_numbers() -> None:
+    assert lsm_history.manifest_number(lsm_history.manifest_name(12)) == 12
+    assert lsm_history.manifest_number("manifest_") is None
+    assert lsm_history.manifest_number("manifest_1.tmp") is None
+
+
+def test_a_manifest_without_files_is_written_as_hudi_does() -> None:
+    assert lsm_history.decode_manifest(b'{\n  "files" : [ ]\n}') == Manifest(files=())
+    one = Manifest(files=(ManifestFile(file_name="a_b_0.parquet", file_len=3),))
+    assert lsm_history.encode_manifest(one) == (
+        b'{\n  "files" : [ {\n    "fileName" : "a_b_0.parquet",\n    "fileLen" : 3\n  } ]\n}'
+    )
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"files": [{}]}', b'{"files": [{"fileName": 1}]}'])
+def test_a_damaged_manifest_is_malformed(data: bytes) -> None:
+    with pytest.raises(Malformed):
+        lsm_history.decode_manifest(data)
+
+
+def test_a_damaged_history_file_is_malformed() -> None:
+    raw = history_files("v9_cow_archived_lsm", ".parquet")[0]
+    for data in (b"", b"PAR1", raw[:-1], raw[: len(raw) // 2], raw.replace(b"action", b"akshun")):
+        with pytest.raises(Malformed):
+            lsm_history.decode_instants(io.BytesIO(data), with_contents=False)

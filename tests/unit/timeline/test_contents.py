@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.golden.timelines import memory_table
+from tidelake.errors import CorruptFileError, MissingFileError
+from tidelake.formats.commit_metadata import CommitMetadata
+from tidelake.model import Action, Instant, State
+from tidelake.storage import MemoryStorage
+from tidelake.timeline import Timeline, TimelineContents, load_table_config, load_timeline
+
+
+def opened(table: str) -> tuple[MemoryStorage, Timeline, TimelineContents]:
+    storage = memory_table(table)
+    config = load_table_config(storage)
+    return storage, load_timeline(storage, config), TimelineContents(storage, config)
+
+
+def only(instants: Sequence[Instant], action: Action) -> Instant:
+    found = [i for i in instants if action in (i.action, i.planned_as)]
+    assert found
+    return found[-1]
+
+
+def test_commits_say_what_they_wrote() -> None:
+    _, timeline, contents = opened("v9_mor_compaction_executed")
+    compaction = only(timeline.completed, Action.COMPACTION)
+    assert contents.commit_metadata(compaction).operation_type == "COMPACT"
+    planned = {
+        (o.partition_path, o.file_id) for o in contents.compaction_plan(compaction).operations
+    }
+    written = {
+        (s.partition_path, s.file_id) for s in contents.commit_metadata(compaction).write_stats
+    }
+    assert written == planned
+
+
+@pytest.mark.parametrize(
+    ("table", "is_clustering"),
+    [
+        ("v6_cow_clustering_pending", True),
+        ("v6_cow_delete_partition", False),
+        ("v6_cow_clustering_done", True),
+        ("v9_cow_clustering_executed", True),
+        ("v9_cow_insert_overwrite", False),
+    ],
+)
+def test_a_clustering_is_told_from_an_overwrite(table: str, is_clustering: bool) -> None:
+    _, timeline, contents = opened(table)
+    instant = only(timeline.instants, Action.REPLACECOMMIT)
+    assert contents.is_clustering(instant) is is_clustering
+    assert (contents.clustering_plan(instant) is not None) is is_clustering
+
+
+def test_a_deltacommit_is_no_clustering() -> None:
+    _, timeline, contents = opened("v9_mor_failed_write_left")
+    assert not contents.is_clustering(only(timeline.pending, Action.DELTACOMMIT))
+
+
+def test_services_say_what_they_planned_and_did() -> None:
+    _, timeline, contents = opened("v9_cow_cleaned")
+    clean = only(timeline.completed, Action.CLEAN)
+    planned = contents.clean_plan(clean).file_paths_to_be_deleted_per_partition or {}
+    deleted = contents.clean_metadata(clean).partition_metadata
+    assert set(deleted) >= {partition for partition, files in planned.items() if files}
+
+    _, timeline, contents = opened("v9_mor_failed_write_rolled_back")
+    rollback = only(timeline.completed, Action.ROLLBACK)
+    plan = contents.rollback_plan(rollback)
+    assert plan.instant_to_rollback is not None
+    assert contents.rollback_metadata(rollback).commits_rollback == (
+        plan.instant_to_rollback.commit_time,
+    )
+
+    _, timeline, contents = opened("v9_cow_restored")
+    restore = only(timeline.completed, Action.RESTORE)
+    assert len(contents.restore_metadata(restore).hoodie_restore_metadata) == len(
+        contents.restore_plan(restore).instants_to_rollback
+    )
+
+    _, timeline, contents = opened("v9_mor_savepoint")
+    assert contents.savepoint_metadata(
+        only(timeline.completed, Action.SAVEPOINT)
+    ).partition_metadata
+
+    _, timeline, contents = opened("cow_v9_txns_nonpart_meta")
+    build = only(timeline.completed, Action.INDEXING)
+    assert (
+        contents.index_plan(build).index_partition_infos
+        == contents.index_metadata(build).index_partition_infos
+    )
+
+
+def test_an_empty_commit_file_is_an_empty_commit() -> None:
+    storage, timeline, contents = opened("v9_cow_cleaned")
+    commit = only(timeline.completed, Action.COMMIT)
+    storage.put(f".hoodie/timeline/{commit.file_name}", b"")
+    assert contents.commit_metadata(commit) == CommitMetadata()
+
+
+@pytest.mark.parametrize("damage", [b"garbage", b"Obj\x01", b"{"])
+def test_a_damaged_file_is_named(damage: bytes) -> None:
+    storage, timeline, contents = opened("v9_cow_cleaned")
+    commit = only(timeline.completed, Action.COMMIT)
+    path = f".hoodie/timeline/{commit.file_name}"
+    storage.put(path, damage)
+    with pytest.raises(CorruptFileError) as raised:
+        contents.commit_metadata(commit)
+    assert raised.value.path == path
+    with pytest.raises(CorruptFileError):
+        contents.load_commit_metadata([commit])
+
+
+def test_a_truncated_plan_is_named() -> None:
+    storage, timeline, contents = opened("v9_mor_compaction_pending")
+    compaction = only(timeline.pending, Action.COMPACTION)
+    path = f".hoodie/timeline/{compaction.requested_time}.compaction.requested"
+    storage.put(path, storage.read(path)[:-20])
+    with pytest.raises(CorruptFileError) as raised:
+        contents.compaction_plan(compaction)
+    assert raised.value.path == path
+
+
+def test_a_plan_that_is_gone_is_missing() -> None:
+    storage, timeline, contents = opened("v9_mor_compaction_pending")
+    compaction = only(timeline.pending, Action.COMPACTION)
+    storage.delete(f".hoodie/timeline/{compaction.requested_time}.compaction.requested")
+    with pytest.raises(MissingFileError):
+        contents.compaction_plan(compaction)
+
+
+def test_a_file_is_read_once() -> None:
+    storage, timeline, contents = opened("v9_cow_cleaned")
+    contents.load_commit_metadata(timeline.writes())
+    for name in timeline.file_names:
+        storage.delete(f".hoodie/timeline/{name}")
+    contents.load_commit_metadata(timeline.writes())
+    assert all(contents.commit_metadata(instant).write_stats for instant in timeline.writes())
+
+
+def test_contents_of_archived_or_pending_instants_are_asked_elsewhere() -> None:
+    _, _, contents = opened("v9_cow_cleaned")
+    archived = Instant(
+        requested_time="1", action=Action.COMMIT, state=State.COMPLETED, completion_time="2"
+    )
+    with pytest.raises(ValueError, match="archived"):
+        contents.commit_metadata(archived)
+    pending = Instant(requested_time="1", action=Action.CLEAN, state=State.INFLIGHT)
+    with pytest.raises(ValueError, match="still inflight"):
+        contents.clean_metadata(pending)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.golden.timelines import meta_files
+from tidelake.errors import (
+    CorruptFileError,
+    NotATableError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
+from tidelake.formats import properties
+from tidelake.storage import LocalStorage, MemoryStorage
+from tidelake.timeline import load_table_config
+from tidelake.timeline.table_properties import BACKUP_PATH, PROPERTIES_PATH
+
+GOOD = meta_files("v9_cow_cleaned")[PROPERTIES_PATH]
+TORN = GOOD[: len(GOOD) // 2].replace(b"hoodie.table.name", b"hoodie.table.nam")
+
+
+def changed(**entries: str) -> bytes:
+    names = {key.replace("__", "."): value for key, value in entries.items()}
+    return properties.encode({**properties.decode(GOOD), **names})
+
+
+def test_a_table_is_opened_by_its_properties() -> None:
+    config = load_table_config(MemoryStorage({PROPERTIES_PATH: GOOD}))
+    assert (config.name, config.table_version) == ("v9_cow_cleaned", 9)
+
+
+@pytest.mark.parametrize("main", [None, b"", TORN, changed(hoodie__table__checksum="12345")])
+def test_the_backup_stands_in_while_the_properties_are_rewritten(main: bytes | None) -> None:
+    storage = MemoryStorage({BACKUP_PATH: GOOD})
+    if main is not None:
+        storage.put(PROPERTIES_PATH, main)
+    assert load_table_config(storage).name == "v9_cow_cleaned"
+
+
+@pytest.mark.parametrize(
+    "main", [b"", b"\xff\xfe", TORN, changed(hoodie__table__checksum="12345"), b"a=\\u12"]
+)
+def test_properties_that_are_damaged_are_named(main: bytes) -> None:
+    storage = MemoryStorage({PROPERTIES_PATH: main, BACKUP_PATH: TORN})
+    with pytest.raises(CorruptFileError) as raised:
+        load_table_config(storage)
+    assert raised.value.path == PROPERTIES_PATH
+
+
+def test_a_renamed_table_fails_its_checksum() -> None:
+    storage = MemoryStorage({PROPERTIES_PATH: changed(hoodie__table__name="other")})
+    with pytest.raises(CorruptFileError, match="checksum"):
+        load_table_config(storage)
+
+
+def test_properties_without_a_checksum_are_taken() -> None:
+    entries = dict(properties.decode(GOOD))
+    del entries["hoodie.table.checksum"]
+    storage = MemoryStorage({PROPERTIES_PATH: properties.encode(entries)})
+    assert load_table_config(storage).name == "v9_cow_cleaned"
+
+
+def test_a_path_that_does_not_exist_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFoundError, match="nowhere"):
+        load_table_config(LocalStorage(str(tmp_path / "nowhere")))
+
+
+def test_a_folder_that_is_no_table_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NotATableError, match=r"no \.hoodie folder"):
+        load_table_config(LocalStorage(str(tmp_path)))
+    (tmp_path / ".hoodie").mkdir()
+    with pytest.raises(NotATableError, match=r"no \.hoodie/hoodie\.properties"):
+        load_table_config(LocalStorage(str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [{"hoodie__table__version": "5"}, {"hoodie__timeline__layout__version": "1"}],
+)
+def test_an_unknown_version_or_layout_is_refused(entries: dict[str, str]) -> None:
+    with pytest.raises(UnsupportedTableError):
+        load_table_config(MemoryStorage({PROPERTIES_PATH: changed(**entries)}))
