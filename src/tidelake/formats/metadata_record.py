@@ -233,8 +233,12 @@ def _bound(wrapped: object, value_type: Mapping[str, Any] | None) -> Any:
 
 
 def _v1_value(wrapper: str, value: Any) -> Any:
-    if wrapper in ("BooleanWrapper", "IntWrapper", "LongWrapper", "StringWrapper", "BytesWrapper"):
+    if wrapper in ("BooleanWrapper", "IntWrapper", "LongWrapper"):
         return value
+    if wrapper == "StringWrapper":
+        return _string(value)
+    if wrapper == "BytesWrapper":
+        return _binary(value)
     if wrapper in ("FloatWrapper", "DoubleWrapper"):
         return _number(value)
     if wrapper in ("DateWrapper", "LocalDateWrapper"):
@@ -257,6 +261,16 @@ def _v2_value(ordinal: int, value: Any, info: Any) -> Any:
 
 def _as_it_is(value: Any) -> Any:
     return value
+
+
+def _string(value: str) -> Any:
+    # Java orders strings by UTF-16 units, others by code points; up to here both are the same.
+    return value if max(value, default="") < "\ud800" else _UNKNOWN
+
+
+def _binary(value: bytes) -> Any:
+    # Java orders byte buffers by signed bytes, others by unsigned ones.
+    return value if value.isascii() else _UNKNOWN
 
 
 def _number(value: float) -> Any:
@@ -300,6 +314,9 @@ _V2_PHYSICAL: Mapping[int, type] = {
 _V2_MEANING: Mapping[int, Callable[[Any], Any]] = {
     5: _number,
     6: _number,
+    7: _string,
+    8: _binary,
+    9: _binary,
     12: _date,
     15: lambda millis: _timestamp(millis * 1000, timezone.utc),
     16: lambda micros: _timestamp(micros, timezone.utc),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from typing_extensions import Self
@@ -140,7 +140,7 @@ class MetadataTable:
         }
 
     def column_stats(
-        self, columns: Sequence[str], partitions: Sequence[str] | None = None
+        self, columns: Collection[str], partitions: Sequence[str] | None = None
     ) -> dict[str, dict[str, ColumnStats]]:
         """Return the bounds of `columns` in each file, by the file's path and the column.
 
@@ -162,10 +162,11 @@ class MetadataTable:
                 stats.setdefault(path, {})[record.column] = known
         return stats
 
-    def partition_stats(self, columns: Sequence[str]) -> dict[str, dict[str, ColumnStats]]:
+    def partition_stats(self, columns: Collection[str]) -> dict[str, dict[str, ColumnStats]]:
         """Return the bounds of `columns` in each partition, by partition path and column.
 
-        Counts are not given: files from before a column was added do not take part in them.
+        They hold for the table as it is, not for points in its past: rows deleted since are not in
+        them. Counts are not given: files from before a column was added do not take part in them.
         """
         partition_of = {partition_id(partition): partition for partition in self.partitions()}
         prefixes = [column_id(column) for column in columns]
