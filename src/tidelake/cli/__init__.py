@@ -1,0 +1,3 @@
+from tidelake.cli.main import main
+
+__all__ = ["main"]

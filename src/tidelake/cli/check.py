@@ -1,0 +1,32 @@
+"""The verb `check`: every fact that must hold, and every violation found."""
+
+from __future__ import annotations
+
+from tidelake.cli import text
+from tidelake.cli.output import Json
+from tidelake.read.check import CheckReport
+
+
+def as_json(report: CheckReport) -> Json:
+    """Return the report as one document."""
+    return {
+        "sound": report.is_sound,
+        "checked": [{"fact": fact, "times": times} for fact, times in report.checked.items()],
+        "violations": [
+            {"path": v.path, "problem": v.problem, "next_step": v.next_step}
+            for v in report.violations
+        ],
+        "notes": list(report.notes),
+    }
+
+
+def render(report: CheckReport) -> list[str]:
+    """Return what was checked, then every violation with its next step."""
+    checked = [(f"{times:,}", fact) for fact, times in report.checked.items()]
+    lines = text.columns(["CHECKED", "FACT"], checked, right=["CHECKED"])
+    for note in report.notes:
+        lines += ["", f"note: {note}"]
+    for violation in report.violations:
+        lines += ["", f"{violation.path}: {violation.problem}", f"  next: {violation.next_step}"]
+    found = text.count(len(report.violations), "violation")
+    return [*lines, "", "The table is sound." if report.is_sound else f"{found} found."]

@@ -1,0 +1,85 @@
+"""The command line: `tidelake VERB TABLE`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from typing_extensions import override
+
+from tidelake.cli.output import Output
+from tidelake.cli.verbs import VERBS, Call, Verb
+from tidelake.env import Clock, SystemClock
+from tidelake.errors import TidelakeError
+
+DONE, AT_FAULT, WRONG_COMMAND = 0, 1, 2
+
+
+def main(argv: Sequence[str] | None = None, *, clock: Clock | None = None) -> int:
+    """Run one command; return 0 when done, 1 when the table or the request is at fault.
+
+    A command line that makes no sense exits with 2.
+    """
+    args = _parser().parse_args(argv)
+    out = Output(sys.stdout, as_json=args.json)
+    verb: Verb = args.verb
+    try:
+        is_good = verb.run(Call(args=args, out=out, now_ms=(clock or SystemClock()).now_ms()))
+        sys.stdout.flush()
+    except TidelakeError as error:
+        sys.stderr.write(f"{error}\n")
+        return AT_FAULT
+    except BrokenPipeError:
+        # Whoever reads our output has seen enough; leave the interpreter nothing to flush into it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    return DONE if is_good else AT_FAULT
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints say what to do next."""
+
+    @override
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write(f"{message}\n  next: see `{self.prog} --help`\n")
+        sys.exit(WRONG_COMMAND)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="tidelake",
+        description="Look into Apache Hudi tables and read them.",
+        epilog="Exit code: 0 done, 1 the table or the request is at fault, 2 the command is wrong.",
+    )
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for verb in VERBS:
+        of_verb = verbs.add_parser(
+            verb.name,
+            help=verb.summary,
+            description=f"{verb.summary[0].upper()}{verb.summary[1:]}.",
+            epilog=f"example:\n  {verb.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        of_verb.add_argument("table", metavar=verb.subject, help=verb.subject_help)
+        of_verb.add_argument("--json", action="store_true", help=verb.json_help)
+        of_verb.add_argument(
+            "--option",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            type=_option,
+            help="a Hudi read option or a storage option; may be given again",
+        )
+        verb.add_arguments(of_verb)
+        of_verb.set_defaults(verb=verb)
+    return parser
+
+
+def _option(given: str) -> tuple[str, str]:
+    name, equals, value = given.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{given!r} is not NAME=VALUE")
+    return name, value

@@ -1,0 +1,63 @@
+"""The verb `slices`: which files a query reads, file group by file group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelake.cli import text
+from tidelake.cli.output import Json
+from tidelake.model import FileSlice
+
+
+def as_json(found: FileSlice) -> Json:
+    """Return the facts about one file slice; paths are relative to the table."""
+    base = found.base_file
+    return {
+        "partition": found.group.partition,
+        "file_id": found.group.file_id,
+        "base_instant_time": found.base_instant_time,
+        "base_file": None if base is None else {"path": base.path, "size_bytes": base.size_bytes},
+        "log_files": [
+            {"path": log.path, "size_bytes": log.size_bytes, "instant_time": log.instant_time}
+            for log in found.log_files
+        ],
+        "size_bytes": found.size_bytes,
+    }
+
+
+def render(slices: Sequence[FileSlice], *, as_of: str | None) -> list[str]:
+    """Return one line a file slice, and a sum."""
+    when = f" as of {as_of}" if as_of else ""
+    if not slices:
+        return [f"No file slice is visible{when}: the table has no committed rows there."]
+    rows = [
+        (
+            found.group.partition or "(whole table)",
+            found.group.file_id,
+            found.base_instant_time,
+            text.size(found.base_file.size_bytes) if found.base_file else "none",
+            str(len(found.log_files)),
+            text.size(log_bytes(found)),
+        )
+        for found in slices
+    ]
+    lines = text.columns(
+        ["PARTITION", "FILE GROUP", "BASE INSTANT", "BASE FILE", "LOGS", "LOG SIZE"],
+        rows,
+        right=["BASE FILE", "LOGS", "LOG SIZE"],
+    )
+    partitions = len({found.group.partition for found in slices})
+    logged = sum(1 for found in slices if found.log_files)
+    return [
+        *lines,
+        "",
+        f"{text.count(len(slices), 'file slice')}{when} in {text.count(partitions, 'partition')}, "
+        f"{text.size(sum(found.size_bytes for found in slices))}.",
+        "A file slice is one version of a file group: its base file and the logs on top of it.",
+        f"Read as plain Parquet: {len(slices) - logged}. Merged with their logs: {logged}.",
+    ]
+
+
+def log_bytes(found: FileSlice) -> int:
+    """Return the bytes of a slice's log files."""
+    return sum(log.size_bytes for log in found.log_files)

@@ -1,0 +1,310 @@
+"""Check a table: every fact that must hold, and every violation found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tidelake.errors import TidelakeError, reading
+from tidelake.files.footers import read_footer
+from tidelake.formats import log_block
+from tidelake.formats.file_name import parse_base, parse_log
+from tidelake.formats.log_block import BlockKind, HeaderKey, LogBlock
+from tidelake.model import Action, BaseFile, Instant, LogFile
+from tidelake.read.state import TableState
+from tidelake.storage import FileInfo
+from tidelake.view import Listing, StorageListing, TableView
+
+READABLE_INSTANTS = "instants whose content decodes"
+PRESENT_FILES = "files of live slices that exist, in the size their commit says"
+READABLE_BASES = "base files of live slices with a readable footer"
+ROW_COUNTS = "base files with as many rows as their commit says"
+READABLE_LOGS = "log files of live slices that consist of whole blocks"
+SAME_LISTING = "committed files that metadata table and storage list alike"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """A fact that does not hold."""
+
+    path: str
+    problem: str
+    next_step: str
+
+
+@dataclass(slots=True)
+class CheckReport:
+    """What was looked at and what was found; notes are oddities that harm no reader."""
+
+    checked: Counter[str] = field(default_factory=Counter)
+    violations: list[Violation] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        """Return whether every fact holds."""
+        return not self.violations
+
+
+def check_table(state: TableState, metadata: Listing | None) -> CheckReport:
+    """Look at all that a reader of the newest snapshot depends on, and go on after each violation.
+
+    `metadata` is the listing of the table's metadata table, None when it has none.
+    """
+    report = CheckReport()
+    _check_instants(state, report)
+    if report.violations:
+        # Slices follow from the timeline, so what would be found beyond here may not be true.
+        report.notes.append("files were not checked, because the timeline itself is damaged")
+        return report
+    listing = StorageListing(state.storage)
+    on_storage = _by_path(listing, listing.partitions())
+    named = _named_files(state)
+    view = TableView(
+        table_version=state.config.table_version,
+        timeline=state.timeline,
+        contents=state.contents,
+        listing=_WithNamedFiles(listing, named),
+        history_times=state.history.completion_times,
+    )
+    files: list[BaseFile | LogFile] = []
+    for found in view.latest_slices():
+        files += [found.base_file] if found.base_file else []
+        files += found.log_files
+    present = [f for f in files if _is_present(f, on_storage.get(f.path), named, report)]
+    # Up to version 7 a log is named by the slice it belongs to, so its name does not say whether
+    # the write has completed: the slice may be one that a pending compaction opened, and the log
+    # may be what a failed write left. There the blocks tell.
+    live = set()
+    for file in present:
+        if isinstance(file, BaseFile):
+            _check_base(state, file, named.get(file.path), report)
+            live.add(file.path)
+        elif _is_of_completed_write(view, _check_log(state, file, report)):
+            live.add(file.path)
+    listed = {} if metadata is None else _by_path(metadata, metadata.partitions())
+    settled = {file.path for file in files} - live  # missing, which was said, or of a failed write
+    counted = {
+        path
+        for path in {*on_storage, *listed} - settled
+        if path in live or _is_committed(view, path)
+    }
+    if metadata is not None:
+        _check_metadata(on_storage, listed, counted, report)
+    _note_leftovers(on_storage, counted, report)
+    return report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    """What the last commit that wrote a file says of it."""
+
+    partition: str
+    size_bytes: int | None
+    row_count: int | None
+
+
+class _WithNamedFiles:
+    """A listing that also shows files that commits name, whether they are there or not."""
+
+    def __init__(self, listing: Listing, named: Mapping[str, _Named]) -> None:
+        self._listing = listing
+        self._named: dict[str, list[FileInfo]] = {}
+        for path, facts in named.items():
+            info = FileInfo(path.rpartition("/")[2], facts.size_bytes or 0, 0)
+            self._named.setdefault(facts.partition, []).append(info)
+
+    def partitions(self) -> Sequence[str]:
+        return sorted({*self._listing.partitions(), *self._named})
+
+    def files_of(self, partitions: Sequence[str]) -> Mapping[str, Sequence[FileInfo]]:
+        merged = {}
+        for partition, found in self._listing.files_of(partitions).items():
+            there = {info.name for info in found}
+            gone = [i for i in self._named.get(partition, ()) if i.name not in there]
+            merged[partition] = [*found, *gone]
+        return merged
+
+
+def _check_instants(state: TableState, report: CheckReport) -> None:
+    contents = state.contents
+    readers: dict[Action, Callable[[Instant], object]] = {
+        Action.COMMIT: contents.commit_metadata,
+        Action.DELTACOMMIT: contents.commit_metadata,
+        Action.REPLACECOMMIT: contents.commit_metadata,
+        Action.CLEAN: contents.clean_metadata,
+        Action.ROLLBACK: contents.rollback_metadata,
+        Action.RESTORE: contents.restore_metadata,
+        Action.SAVEPOINT: contents.savepoint_metadata,
+    }
+    plans: dict[Action, Callable[[Instant], object]] = {
+        Action.COMPACTION: contents.compaction_plan,
+        Action.LOGCOMPACTION: contents.compaction_plan,
+        Action.CLUSTERING: contents.clustering_plan,
+    }
+    for instant in state.timeline.instants:
+        read = (readers if instant.is_completed else plans).get(instant.action)
+        if read is not None:
+            with _noting(report, READABLE_INSTANTS):
+                read(instant)
+
+
+def _named_files(state: TableState) -> dict[str, _Named]:
+    named = {}
+    for instant in state.writes_by_time():
+        written = state.contents.commit_metadata(instant).partition_to_write_stats
+        for partition, stats in written.items():
+            for stat in stats:
+                if stat.path:
+                    named[stat.path] = _Named(
+                        partition=partition,
+                        size_bytes=stat.file_size_in_bytes or None,
+                        row_count=stat.num_writes,
+                    )
+    return named
+
+
+def _is_present(
+    file: BaseFile | LogFile,
+    found: FileInfo | None,
+    named: Mapping[str, _Named],
+    report: CheckReport,
+) -> bool:
+    report.checked[PRESENT_FILES] += 1
+    if found is None:
+        report.violations.append(
+            Violation(
+                path=file.path,
+                problem="a completed commit names this file, but it is not on storage",
+                next_step="restore the file, or restore the table to a savepoint before the loss",
+            )
+        )
+        return False
+    promised = named[file.path].size_bytes if file.path in named else None
+    # Up to version 7 later commits and rollbacks may append to a log.
+    grown = isinstance(file, LogFile) and promised is not None and found.size_bytes > promised
+    if promised is not None and found.size_bytes != promised and not grown:
+        report.violations.append(
+            Violation(
+                path=file.path,
+                problem=f"has {found.size_bytes} bytes, but its commit says {promised}",
+                next_step="restore the file from a backup or the storage's versions",
+            )
+        )
+    return True
+
+
+def _check_base(
+    state: TableState, base: BaseFile, named: _Named | None, report: CheckReport
+) -> None:
+    if base.extension != "parquet":
+        return
+    with _noting(report, READABLE_BASES):
+        rows = read_footer(state.storage, base.path, base.size_bytes).row_count
+        if named is not None and named.row_count is not None:
+            report.checked[ROW_COUNTS] += 1
+            if rows != named.row_count:
+                report.violations.append(
+                    Violation(
+                        path=base.path,
+                        problem=f"holds {rows} rows, but its commit says {named.row_count}",
+                        next_step="restore the file from a backup or the storage's versions",
+                    )
+                )
+
+
+def _check_log(state: TableState, log: LogFile, report: CheckReport) -> Sequence[LogBlock]:
+    blocks: Sequence[LogBlock] = ()
+    with _noting(report, READABLE_LOGS), reading(log.path):
+        blocks = log_block.decode_blocks(state.storage.read(log.path))
+        for block in blocks:
+            if block.kind is BlockKind.CORRUPT:
+                report.violations.append(
+                    Violation(
+                        path=log.path,
+                        problem=f"block at offset {block.offset} is damaged: {block.damage}",
+                        next_step="readers pass over the block; if its write had completed, "
+                        "restore the file, otherwise let a writer roll that write back",
+                    )
+                )
+    return blocks
+
+
+def _is_of_completed_write(view: TableView, blocks: Sequence[LogBlock]) -> bool:
+    """Return whether any block took effect; one that cannot be told counts as if it had."""
+    times = [block.headers.get(HeaderKey.INSTANT_TIME) for block in blocks]
+    commands = any(block.kind is BlockKind.COMMAND for block in blocks)
+    return commands or not times or any(t is None or view.times.is_committed(t) for t in times)
+
+
+def _check_metadata(
+    on_storage: Mapping[str, FileInfo],
+    listed: Mapping[str, FileInfo],
+    counted: Set[str],
+    report: CheckReport,
+) -> None:
+    for path in sorted({*on_storage, *listed} & counted):
+        report.checked[SAME_LISTING] += 1
+        there, known = on_storage.get(path), listed.get(path)
+        if there and known and there.size_bytes == known.size_bytes:
+            continue
+        if there is None:
+            problem = "is listed by the metadata table, but is not on storage"
+        elif known is None:
+            problem = "is on storage, but the metadata table does not list it"
+        else:
+            problem = (
+                f"has {there.size_bytes} bytes, but the metadata table says {known.size_bytes}"
+            )
+        report.violations.append(
+            Violation(
+                path=path,
+                problem=problem,
+                next_step="read with hoodie.metadata.enable=false, and have the metadata table "
+                "built anew by its writer",
+            )
+        )
+
+
+def _note_leftovers(
+    on_storage: Mapping[str, FileInfo], counted: Set[str], report: CheckReport
+) -> None:
+    left = [path for path in on_storage if _instant_of(path) and path not in counted]
+    if left:
+        report.notes.append(
+            f"{len(left)} files lie in the partitions whose writes failed or have not completed, "
+            f"such as {min(left)}; no query reads them"
+        )
+
+
+def _is_committed(view: TableView, path: str) -> bool:
+    instant_time = _instant_of(path)
+    return instant_time is not None and view.times.is_committed(instant_time)
+
+
+def _instant_of(path: str) -> str | None:
+    partition, _, name = path.rpartition("/")
+    file = parse_base(partition, name, 0) or parse_log(partition, name, 0)
+    return file.instant_time if file else None
+
+
+def _by_path(listing: Listing, partitions: Sequence[str]) -> dict[str, FileInfo]:
+    return {
+        f"{partition}/{info.name}" if partition else info.name: info
+        for partition, infos in listing.files_of(partitions).items()
+        for info in infos
+    }
+
+
+@contextmanager
+def _noting(report: CheckReport, fact: str) -> Iterator[None]:
+    """Count one look at `fact`, and turn an error into a violation."""
+    report.checked[fact] += 1
+    try:
+        yield
+    except TidelakeError as error:
+        path = getattr(error, "path", None) or "the table"
+        problem = getattr(error, "cause", None) or error.problem
+        report.violations.append(Violation(path=path, problem=problem, next_step=error.next_step))

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.golden import harness
+from tidelake.config import ReadOptions
+from tidelake.metadata import MetadataTable
+from tidelake.read import check
+from tidelake.read.check import CheckReport, check_table
+from tidelake.read.state import TableState
+from tidelake.storage import open_storage
+
+
+def checked(root: Path) -> CheckReport:
+    state = TableState.load(open_storage(str(root)), ReadOptions())
+    return check_table(state, MetadataTable.open(state.storage, state.config, state.timeline))
+
+
+def unpacked(name: str, into: Path) -> Path:
+    return harness.unpack(harness.load(name), into)
+
+
+def live_file(root: Path, *, log: bool) -> Path:
+    state = TableState.load(open_storage(str(root)), ReadOptions())
+    for found in state.view.latest_slices():
+        if log and found.log_files:
+            return root / found.log_files[-1].path
+        if not log and found.base_file:
+            return root / found.base_file.path
+    raise AssertionError("no such file in the table")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "v6_cow_clean",  # files of old commits are gone, as they should be
+        "v6_mor_compaction_pending",
+        "v6_mor_savepoint_restore",
+        "v9_cow_insert_overwrite",
+        "v9_mor_archived_lsm_mdt",
+        "v9_mor_record_index_full_mdt",
+    ],
+)
+def test_a_table_as_hudi_left_it_is_sound(name: str, tmp_path: Path) -> None:
+    report = checked(unpacked(name, tmp_path))
+    assert report.violations == []
+    assert report.checked[check.READABLE_INSTANTS] > 0
+    assert report.checked[check.PRESENT_FILES] > 0
+
+
+def test_every_fact_is_looked_at(tmp_path: Path) -> None:
+    report = checked(unpacked("v6_mor_mdt_full", tmp_path))
+    assert set(report.checked) == {
+        check.READABLE_INSTANTS,
+        check.PRESENT_FILES,
+        check.READABLE_BASES,
+        check.ROW_COUNTS,
+        check.READABLE_LOGS,
+        check.SAME_LISTING,
+    }
+
+
+def test_files_of_failed_writes_are_a_note_and_no_violation(tmp_path: Path) -> None:
+    report = checked(unpacked("v6_mor_failed_served", tmp_path))
+    assert report.is_sound
+    assert ["3 files" in note for note in report.notes] == [True]
+
+
+def test_a_missing_base_file_is_named(tmp_path: Path) -> None:
+    root = unpacked("v6_mor_avro", tmp_path)
+    gone = live_file(root, log=False)
+    gone.unlink()
+    report = checked(root)
+    assert [v.path for v in report.violations] == [str(gone.relative_to(root))]
+    assert "not on storage" in report.violations[0].problem
+
+
+def test_a_missing_log_file_is_named(tmp_path: Path) -> None:
+    root = unpacked("v9_mor_bucket_event_time", tmp_path)
+    gone = live_file(root, log=True)
+    gone.unlink()
+    paths = {v.path for v in checked(root).violations}
+    assert paths == {str(gone.relative_to(root))}
+
+
+def test_a_base_file_cut_short_has_the_wrong_size_and_no_footer(tmp_path: Path) -> None:
+    root = unpacked("v6_cow_014", tmp_path)
+    cut = live_file(root, log=False)
+    cut.write_bytes(cut.read_bytes()[:-10])
+    problems = [v.problem for v in checked(root).violations]
+    assert any("its commit says" in problem for problem in problems)
+    assert any("PAR1" in problem for problem in problems)
+
+
+def test_a_damaged_log_block_is_found(tmp_path: Path) -> None:
+    problems = [v.problem for v in checked(unpacked("v9_mor_log_truncated", tmp_path)).violations]
+    assert any("block at offset 0 is damaged" in problem for problem in problems)
+
+
+def test_a_damaged_instant_is_named_and_files_are_left_alone(tmp_path: Path) -> None:
+    root = unpacked("v6_cow_014", tmp_path)
+    commit = next((root / ".hoodie").glob("*.commit"))
+    commit.write_bytes(b'{"partitionToWriteStats": [}')
+    report = checked(root)
+    assert [v.path for v in report.violations] == [f".hoodie/{commit.name}"]
+    assert report.checked.keys() == {check.READABLE_INSTANTS}
+    assert "files were not checked" in report.notes[0]
+
+
+def test_a_file_that_only_the_metadata_table_knows_is_a_violation(tmp_path: Path) -> None:
+    root = unpacked("v6_cow_mdt_full", tmp_path)
+    live = live_file(root, log=False)
+    older = next(p for p in live.parent.glob("*.parquet") if p.name != live.name)
+    older.unlink()
+    report = checked(root)
+    assert [(v.path, "metadata table" in v.problem) for v in report.violations] == [
+        (str(older.relative_to(root)), True)
+    ]
