@@ -33,6 +33,7 @@ from tidelake.metadata.file_group import (
     Prefixes,
     reading_metadata,
 )
+from tidelake.metadata.freshness import is_behind
 from tidelake.model import ColumnStats
 from tidelake.storage import FileInfo, Storage, SubStorage
 from tidelake.timeline import (
@@ -87,9 +88,10 @@ class MetadataTable:
 
     @classmethod
     def open(cls, storage: Storage, config: TableConfig, timeline: Timeline) -> Self | None:
-        """Return the metadata table of the table in `storage`, or None when it keeps none.
+        """Return the metadata table of the table in `storage`, or None when there is none to trust.
 
         As with Hudi's readers, a folder that is gone means the same as a property that is not set.
+        Unlike with them, so does one that a writer has left behind: its listing would lose rows.
         """
         if FILES not in config.metadata_partitions:
             return None
@@ -99,6 +101,8 @@ class MetadataTable:
         with reading_metadata(""):
             own_config = load_table_config(folder)
             own_timeline = load_timeline(folder, own_config)
+        if is_behind(timeline, own_timeline):
+            return None
         contents = TimelineContents(folder, own_config)
         view = TableView(
             table_version=own_config.table_version,

@@ -266,3 +266,14 @@ def test_file_that_vanished_is_named_with_the_way_out(tmp_path: Path) -> None:
     )
     with pytest.raises(MissingFileError, match=r"files-0000-0_0-1-1.*\n.*metadata\.enable=false"):
         group.find(Keys(["k"]))
+
+
+def test_metadata_table_that_a_writer_left_behind_is_not_used(
+    copied: Callable[[str], Path],
+) -> None:
+    root = copied("v9_mor_types_full_mdt")
+    timeline = root / ".hoodie" / "metadata" / ".hoodie" / "timeline"
+    last = max(name.name.split(".")[0] for name in timeline.glob("*.deltacommit.requested"))
+    for file in timeline.glob(f"{last}*"):
+        file.unlink()
+    assert opened(root) is None
