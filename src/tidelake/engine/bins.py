@@ -1,0 +1,30 @@
+"""How slices are shared out among Spark tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelake.files import SliceTask
+
+#: A Spark task costs some ten milliseconds, so slices that small travel together.
+_BIN_BYTES = 32 << 20
+
+
+def weight(task: SliceTask) -> int:
+    """Return the bytes that reading a slice touches; log blocks cost more to decode than they weigh."""
+    return task.base_size_bytes + 4 * task.log_size_bytes
+
+
+def pack(tasks: Sequence[SliceTask], parallelism: int) -> list[tuple[SliceTask, ...]]:
+    """Return the tasks in bins of similar weight, heavy slices alone, at least one bin a core."""
+    if not tasks:
+        return []
+    total = sum(weight(task) for task in tasks)
+    count = min(len(tasks), max(parallelism, -(-total // _BIN_BYTES)))
+    bins: list[list[SliceTask]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for task in sorted(tasks, key=weight, reverse=True):
+        lightest = loads.index(min(loads))
+        bins[lightest].append(task)
+        loads[lightest] += weight(task) + 1
+    return [tuple(of) for of in bins]

@@ -1,0 +1,171 @@
+"""A scan plan as a Spark DataFrame.
+
+Slices without logs go to Spark's own Parquet reader. Of a slice with logs, the base rows that no log
+touches go there too: the workers look through the logs and return one bit for each base row that is
+overruled, and the rows that take their place. What Spark's reader cannot read (other file formats,
+columns that changed their type or name) is merged row by row in the workers.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tidelake.config import MergePath
+from tidelake.engine import native, workers
+from tidelake.engine.native import Layout
+from tidelake.engine.spark_types import spark_schema
+from tidelake.files import ReadSpec, SliceTask
+from tidelake.records import arrow_schema
+
+#: Slices that hold no more than this together are looked through in the driver's own process: a
+#: Spark job would take longer to start.
+_HERE_BYTES = 4 << 20
+#: Up to this many bytes of logs are looked through when the DataFrame is made, so that a damaged log
+#: is named at once and later actions need not look again; beyond that, when an action runs.
+_AT_ONCE_BYTES = 256 << 20
+#: Up to this many bytes of decided rows are carried through the driver.
+_CARRIED_BYTES = 64 << 20
+#: Base files beyond this hold more rows than one mask for all of them should be broadcast for.
+_MASKED_BYTES = 64 << 30
+#: Where a session does not tell how many cores it has.
+_UNKNOWN_CORES = 16
+
+
+def to_dataframe(
+    spark: SparkSession,
+    spec: ReadSpec,
+    tasks: Sequence[SliceTask],
+    merge_path: MergePath = MergePath.AUTO,
+) -> DataFrame:
+    """Return the rows of the slices as a DataFrame with `spec.columns` in that order."""
+    target = arrow_schema(spec.schema, spec.columns)
+    layouts = _native_layouts(spec, tasks, target)
+    parts: list[DataFrame] = []
+    plain: dict[Layout, list[SliceTask]] = {}
+    logged: dict[Layout, list[SliceTask]] = {}
+    ours: list[SliceTask] = []
+    for task in tasks:
+        layout = layouts.get(task.base_path) if task.base_path is not None else Layout()
+        if layout is None:
+            ours.append(task)
+        elif not task.log_paths:
+            plain.setdefault(layout, []).append(task)
+        elif merge_path is MergePath.ROWS:
+            ours.append(task)
+        else:
+            logged.setdefault(layout, []).append(task)
+    for layout, of in plain.items():
+        parts += [native.base_rows(spark, group, spec, target, layout) for group in _named_apart(of)]
+    for layout, of in logged.items():
+        parts += _Masked(spark, spec, target, merge_path).parts(of, layout)
+    if ours:
+        parts.append(
+            workers.merged_rows(spark, ours, spec, spark_schema(target), _parallelism(spark))
+        )
+    if not parts:
+        return native.empty_frame(spark, target)
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _native_layouts(
+    spec: ReadSpec, tasks: Sequence[SliceTask], target: pa.Schema
+) -> dict[str, Layout | None]:
+    if spec.history is not None:
+        return {}
+    return native.layouts(tasks, spec, target)
+
+
+def _named_apart(tasks: Sequence[SliceTask]) -> list[list[SliceTask]]:
+    """Return the tasks in groups in which no two base files have the same name."""
+    groups: list[dict[str, SliceTask]] = []
+    for task in tasks:
+        name = (task.base_path or "").rpartition("/")[2]
+        home = next((g for g in groups if name not in g), None)
+        if home is None:
+            home = {}
+            groups.append(home)
+        home[name] = task
+    return [list(g.values()) for g in groups]
+
+
+def _parallelism(spark: SparkSession) -> int:
+    try:
+        return spark.sparkContext.defaultParallelism
+    except (AttributeError, PySparkException):
+        return _UNKNOWN_CORES  # Spark Connect has no context to ask.
+
+
+@dataclass(frozen=True, slots=True)
+class _Masked:
+    """Slices with logs whose base rows Spark reads, less those that the logs overrule."""
+
+    spark: SparkSession
+    spec: ReadSpec
+    target: pa.Schema
+    merge_path: MergePath
+
+    def parts(self, tasks: Sequence[SliceTask], layout: Layout) -> list[DataFrame]:
+        return [p for group in _named_apart(tasks) for p in self._parts(group, layout)]
+
+    def _parts(self, tasks: Sequence[SliceTask], layout: Layout) -> list[DataFrame]:
+        log_bytes = sum(t.log_size_bytes for t in tasks)
+        here = log_bytes + sum(t.base_size_bytes for t in tasks) <= _HERE_BYTES
+        if here and self.merge_path is MergePath.AUTO:
+            with ThreadPoolExecutor(4) as pool:
+                found = list(
+                    pool.map(lambda at: workers.verdict(*at, self.spec), enumerate(tasks))
+                )
+        elif log_bytes <= _AT_ONCE_BYTES:
+            frame = workers.verdicts(self.spark, tasks, self.spec, _parallelism(self.spark))
+            found = [row.asDict() for row in frame.collect()]
+        else:
+            return self._lazily(tasks, layout)
+        return self._at_once(tasks, layout, found)
+
+    def _at_once(
+        self, tasks: Sequence[SliceTask], layout: Layout, found: Sequence[dict[str, Any]]
+    ) -> list[DataFrame]:
+        for verdict in found:
+            if verdict["error"] is not None:
+                raise pickle.loads(verdict["error"])  # noqa: S301 - our own worker's bytes
+        masks = [
+            (tasks[v["slice"]].base_name, np.frombuffer(v["mask"], np.int64).tolist())
+            for v in found
+            if any(v["mask"])
+        ]
+        based = [t for t in tasks if t.base_path is not None]
+        parts = []
+        if based:
+            frame = self.spark.createDataFrame(masks, workers.MASKS) if masks else None
+            parts.append(
+                native.base_rows(self.spark, based, self.spec, self.target, layout, frame)
+            )
+        streams = [v["rows"] for v in found if v["rows"] is not None]
+        if sum(map(len, streams)) > _CARRIED_BYTES:
+            schema = spark_schema(self.target)
+            cores = _parallelism(self.spark)
+            parts.append(workers.decided_rows(self.spark, tasks, self.spec, schema, cores))
+        elif any(workers.from_ipc(s).num_rows for s in streams):
+            parts.append(workers.given_rows(self.spark, streams, spark_schema(self.target)))
+        return parts
+
+    def _lazily(self, tasks: Sequence[SliceTask], layout: Layout) -> list[DataFrame]:
+        schema, cores = spark_schema(self.target), _parallelism(self.spark)
+        based = [t for t in tasks if t.base_path is not None]
+        if sum(t.base_size_bytes for t in based) > _MASKED_BYTES:
+            return [workers.merged_rows(self.spark, tasks, self.spec, schema, cores)]
+        parts = [workers.decided_rows(self.spark, tasks, self.spec, schema, cores)]
+        if based:
+            masks = workers.masks(self.spark, based, self.spec, cores)
+            parts.append(native.base_rows(self.spark, based, self.spec, self.target, layout, masks))
+        return parts

@@ -1,0 +1,181 @@
+"""Base files that Spark's own Parquet reader reads, with its column pruning and filter push-down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the customary name
+from pyspark.sql import types as T  # noqa: N812
+
+from tidelake.engine.workers import FILE_NAME, MASK
+from tidelake.engine.spark_types import spark_schema, spark_type
+from tidelake.files import ReadSpec, SliceTask, read_footers
+from tidelake.records import COMMIT_TIME
+from tidelake.storage import open_storage, spark_path
+
+ROW_INDEX = "__tidelake_row"
+
+#: Up to this many base files are looked at before the query runs, so that a damaged or missing one
+#: is named at once; beyond that, one file of each commit tells how the commit laid out its columns.
+_CHECKED_FILES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the columns of a query lie in a base file.
+
+    `casts` holds the file's own type of each column that must be cast, `absent` the columns that the
+    file does not have. None instead of a layout means that only our own reader can read the file.
+    """
+
+    casts: tuple[tuple[str, pa.DataType], ...] = ()
+
+
+def layouts(
+    tasks: Sequence[SliceTask], spec: ReadSpec, target: pa.Schema
+) -> dict[str, Layout | None]:
+    """Return the layout of every base file by path, or None for files left to our own reader."""
+    found: dict[str, Layout | None] = {}
+    parquet: dict[str, SliceTask] = {}
+    for task in tasks:
+        if task.base_path is None:
+            continue
+        if task.base_path.endswith(".parquet"):
+            parquet[task.base_path] = task
+        else:
+            found[task.base_path] = None
+    samples = {task.base_instant: path for path, task in parquet.items()}
+    looked_at = parquet if len(parquet) <= _CHECKED_FILES else samples.values()
+    sizes = {path: parquet[path].base_size_bytes for path in looked_at}
+    footers = read_footers(open_storage(spec.storage), sizes)
+    by_path = {path: _layout(footer.schema, target) for path, footer in footers.items()}
+    for path, task in parquet.items():
+        found[path] = by_path.get(path, by_path[samples[task.base_instant]])
+    return found
+
+
+def _layout(file: pa.Schema, target: pa.Schema) -> Layout | None:
+    casts = []
+    for wanted in target:
+        index = file.get_field_index(wanted.name)
+        if index < 0:
+            if wanted.name in file.names:
+                return None
+            continue
+        stored = file.field(index).type
+        if _reads_as(stored, wanted.type):
+            continue
+        if not _casts_to(stored, wanted.type):
+            return None
+        casts.append((wanted.name, stored))
+    return Layout(tuple(casts))
+
+
+def _reads_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether Spark's Parquet reader gives `wanted` from a column stored as `stored`."""
+    if stored == wanted:
+        return True
+    if pa.types.is_timestamp(stored) and pa.types.is_timestamp(wanted):
+        # INT96 carries no zone of its own; Arrow shows it as nanoseconds.
+        return bool(stored.tz) == bool(wanted.tz) or stored.unit == "ns"
+    if pa.types.is_decimal(stored) and pa.types.is_decimal(wanted):
+        return (stored.precision, stored.scale) == (wanted.precision, wanted.scale)
+    if pa.types.is_struct(stored) and pa.types.is_struct(wanted):
+        return all(
+            stored.get_field_index(f.name) < 0
+            or _reads_as(stored.field(f.name).type, f.type)
+            for f in wanted
+        )
+    if pa.types.is_map(stored) and pa.types.is_map(wanted):
+        return _reads_as(stored.key_type, wanted.key_type) and _reads_as(
+            stored.item_type, wanted.item_type
+        )
+    if pa.types.is_list(stored) and pa.types.is_list(wanted):
+        return _reads_as(stored.value_type, wanted.value_type)
+    return False
+
+
+def _casts_to(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether the columns differ by a widening that a Spark cast expresses."""
+    if pa.types.is_string(wanted):
+        return pa.types.is_integer(stored) or pa.types.is_binary(stored)
+    if pa.types.is_binary(wanted):
+        return pa.types.is_string(stored)
+    numbers = (pa.types.is_integer, pa.types.is_floating)
+    return any(is_a(stored) for is_a in numbers) and any(is_a(wanted) for is_a in numbers)
+
+
+def base_rows(
+    spark: SparkSession,
+    tasks: Iterable[SliceTask],
+    spec: ReadSpec,
+    target: pa.Schema,
+    layout: Layout,
+    masks: DataFrame | None = None,
+) -> DataFrame:
+    """Return the rows of base files of one layout, less those that `masks` overrules.
+
+    `masks` holds, by file name, one bit for each row of the file, in words of 64.
+    """
+    stored = dict(layout.casts)
+    fields = {f.name: T.StructField(f.name, spark_type(stored.get(f.name, f.type))) for f in target}
+    tasks = list(tasks)
+    from_path = tasks[0].partition_values
+    for name, _ in from_path:
+        fields.pop(name, None)
+    if spec.keep_instants is not None:
+        fields.setdefault(COMMIT_TIME, T.StructField(COMMIT_TIME, T.StringType()))
+    frame = (
+        spark.read.schema(T.StructType(list(fields.values())))
+        .option("recursiveFileLookup", "true")
+        .parquet(*(spark_path(spec.storage, t.base_path or "") for t in tasks))
+    )
+    if masks is not None or from_path:
+        frame = frame.select(
+            "*",
+            F.col("_metadata.file_name").alias(FILE_NAME),
+            *([F.col("_metadata.row_index").alias(ROW_INDEX)] if masks is not None else []),
+        )
+    if masks is not None:
+        frame = frame.join(F.broadcast(masks), FILE_NAME, "left").where(_is_unmasked())
+    if from_path:
+        frame = frame.join(F.broadcast(_path_values(spark, tasks)), FILE_NAME, "left")
+    if spec.keep_instants is not None:
+        frame = frame.where(F.col(COMMIT_TIME).isin(sorted(spec.keep_instants)))
+    return frame.select(*(_output(f, stored.get(f.name), dict(from_path)) for f in target))
+
+
+def _is_unmasked() -> Column:
+    word = F.element_at(F.col(MASK), (F.col(ROW_INDEX) / 64).cast("int") + 1)
+    bit = F.getbit(word, F.pmod(F.col(ROW_INDEX), F.lit(64)).cast("int"))
+    return F.col(MASK).isNull() | (bit == 0)
+
+
+def _output(field: pa.Field, stored: pa.DataType | None, from_path: Mapping[str, object]) -> Column:
+    column = F.col(f"`{field.name}`")
+    if field.name in from_path:
+        return column.cast(spark_type(field.type)).alias(field.name)
+    if stored is None:
+        return column
+    if pa.types.is_float32(stored) and pa.types.is_float64(field.type):
+        # Hudi widens through the text, so that 0.1 stays 0.1.
+        column = column.cast("string")
+    return column.cast(spark_type(field.type)).alias(field.name)
+
+
+def _path_values(spark: SparkSession, tasks: Sequence[SliceTask]) -> DataFrame:
+    names = [name for name, _ in tasks[0].partition_values]
+    schema = T.StructType([T.StructField(n, T.StringType()) for n in (FILE_NAME, *names)])
+    rows = [
+        (t.base_name, *(value for _, value in t.partition_values))
+        for t in tasks
+    ]
+    return spark.createDataFrame(rows, schema)
+
+
+def empty_frame(spark: SparkSession, target: pa.Schema) -> DataFrame:
+    """Return a DataFrame of the given columns without rows."""
+    return spark.createDataFrame([], spark_schema(target))

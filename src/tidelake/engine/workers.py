@@ -1,0 +1,159 @@
+"""What runs inside Spark's Python workers: values in, Arrow batches out."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812 - the customary name
+
+from tidelake.engine.bins import pack
+from tidelake.errors import TidelakeError
+from tidelake.files import ReadSpec, SliceTask, decide_slice, read_slice
+
+FILE_NAME = "__tidelake_file"
+MASK = "__tidelake_mask"
+
+Batches = Iterator[pa.RecordBatch]
+
+#: Which rows of a base file are overruled.
+MASKS = T.StructType(
+    [T.StructField(FILE_NAME, T.StringType()), T.StructField(MASK, T.ArrayType(T.LongType()))]
+)
+#: What a worker says of one slice whose logs it has looked through.
+VERDICT = T.StructType(
+    [
+        T.StructField("slice", T.LongType()),
+        T.StructField("mask", T.BinaryType()),
+        T.StructField("rows", T.BinaryType()),
+        T.StructField("error", T.BinaryType()),
+    ]
+)
+_VERDICT_ARROW = pa.schema(
+    [("slice", pa.int64()), ("mask", pa.binary()), ("rows", pa.binary()), ("error", pa.binary())]
+)
+
+
+def run_on_workers(
+    spark: SparkSession,
+    work: Callable[[int], Batches],
+    count: int,
+    schema: T.StructType,
+) -> DataFrame:
+    """Return a DataFrame whose partition i holds the batches of `work(i)`."""
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                yield from work(index)
+
+    return spark.range(0, count, 1, count).mapInArrow(run, schema)
+
+
+def merged_rows(
+    spark: SparkSession,
+    tasks: Sequence[SliceTask],
+    spec: ReadSpec,
+    schema: T.StructType,
+    parallelism: int,
+) -> DataFrame:
+    """Return every row of the slices, base files and logs merged in the workers."""
+    bins = pack(tasks, parallelism)
+
+    def work(index: int) -> Batches:
+        for task in bins[index]:
+            yield from read_slice(task, spec)
+
+    return run_on_workers(spark, work, len(bins), schema)
+
+
+def decided_rows(
+    spark: SparkSession,
+    tasks: Sequence[SliceTask],
+    spec: ReadSpec,
+    schema: T.StructType,
+    parallelism: int,
+) -> DataFrame:
+    """Return the rows that the slices' logs decide, without the base rows they leave alone."""
+    bins = pack(tasks, parallelism)
+
+    def work(index: int) -> Batches:
+        for task in bins[index]:
+            yield from decide_slice(task, spec).rows.to_batches()
+
+    return run_on_workers(spark, work, len(bins), schema)
+
+
+def masks(
+    spark: SparkSession, tasks: Sequence[SliceTask], spec: ReadSpec, parallelism: int
+) -> DataFrame:
+    """Return by base file name which of its rows the slice's logs overrule, in words of 64 bits."""
+    bins = pack([task for task in tasks if task.base_path is not None], parallelism)
+
+    def work(index: int) -> Batches:
+        for task in bins[index]:
+            mask = pa.array(decide_slice(task, spec).mask.view("int64"))
+            words = pa.ListArray.from_arrays(pa.array([0, len(mask)], pa.int32()), mask)
+            yield pa.RecordBatch.from_arrays([pa.array([task.base_name]), words], MASKS.names)
+
+    return run_on_workers(spark, work, len(bins), MASKS)
+
+
+def verdicts(
+    spark: SparkSession, tasks: Sequence[SliceTask], spec: ReadSpec, parallelism: int
+) -> DataFrame:
+    """Return for each slice which base rows its logs overrule, and the rows they put instead.
+
+    A damaged file does not fail the Spark job: its error comes back as a value, to be raised where
+    the person is.
+    """
+    numbered = {id(task): index for index, task in enumerate(tasks)}
+    bins = [tuple((numbered[id(t)], t) for t in of) for of in pack(tasks, parallelism)]
+
+    def work(index: int) -> Batches:
+        for number, task in bins[index]:
+            yield pa.RecordBatch.from_pylist([verdict(number, task, spec)], _VERDICT_ARROW)
+
+    return run_on_workers(spark, work, len(bins), VERDICT)
+
+
+def verdict(number: int, task: SliceTask, spec: ReadSpec) -> dict[str, Any]:
+    """Return one slice's verdict as plain bytes."""
+    try:
+        decided = decide_slice(task, spec)
+    except TidelakeError as error:
+        return {"slice": number, "mask": None, "rows": None, "error": pickle.dumps(error)}
+    return {
+        "slice": number,
+        "mask": decided.mask.tobytes(),
+        "rows": to_ipc(decided.rows),
+        "error": None,
+    }
+
+
+def to_ipc(rows: pa.Table) -> bytes:
+    """Return rows as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
+        stream.write_table(rows)
+    return bytes(sink.getvalue())
+
+
+def from_ipc(data: bytes) -> pa.Table:
+    """Return the rows of an Arrow stream."""
+    return pa.ipc.open_stream(data).read_all()
+
+
+def given_rows(spark: SparkSession, streams: Sequence[bytes], schema: T.StructType) -> DataFrame:
+    """Return rows that the driver holds as Arrow streams."""
+    bins = [tuple(streams)]
+
+    def work(index: int) -> Batches:
+        for stream in bins[index]:
+            yield from from_ipc(stream).to_batches()
+
+    return run_on_workers(spark, work, len(bins), schema)

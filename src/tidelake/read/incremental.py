@@ -1,0 +1,201 @@
+"""Incremental queries: rows that changed inside a window of time, as they stood at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidelake.config import HollowCommitPolicy, TimeBasis
+from tidelake.errors import ConfigError, IncrementalRangeError
+from tidelake.formats.commit_metadata import CommitMetadata
+from tidelake.model import FileGroupId, FileSlice, Instant
+from tidelake.read.prune import Pruner
+from tidelake.read.scan import ScanPlan, read_spec, slice_tasks
+from tidelake.read.state import TableState
+from tidelake.view import AsOf
+
+Time = str | int | datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The writes whose time lies in (start, end].
+
+    `archived` are the requested times of those that left the active timeline. `is_whole` says that
+    nothing was committed before the window, `end` is None for a window that reaches up to now.
+    """
+
+    start: str | None
+    end: str | None
+    instants: tuple[Instant, ...]
+    archived: frozenset[str]
+    is_whole: bool
+
+    @property
+    def requested_times(self) -> frozenset[str]:
+        """Return the requested times of all writes in the window."""
+        return self.archived | {i.requested_time for i in self.instants}
+
+
+def window(state: TableState, start: Time | None, end: Time | None) -> Window:
+    """Return the writes of a window: by completion time from version 8 on, else by requested time."""
+    after = None if start is None else state.instant(start)
+    until = None if end is None else state.instant(end)
+    if after is not None and until is not None and after > until:
+        raise ConfigError(
+            f"the window starts at {after}, after its end {until}",
+            next_step="swap the two, or leave out the end to read up to now",
+        )
+    by_completion = state.by_completion_time
+    writes = list(state.timeline.writes())
+    if not by_completion:
+        writes, by_completion = _settled(state, writes)
+    archived = _archived_times(state, after)
+
+    def inside(requested: str, completed: str | None) -> bool:
+        at = completed if by_completion else requested
+        return at is not None and (after is None or at > after) and (until is None or at <= until)
+
+    return Window(
+        start=after,
+        end=until,
+        instants=tuple(i for i in writes if inside(i.requested_time, i.completion_time)),
+        archived=frozenset(t for t, done in archived.items() if inside(t, done)),
+        is_whole=after is None
+        or all(
+            after < ((done or "") if by_completion else requested)
+            for requested, done in (
+                *((i.requested_time, i.completion_time) for i in writes),
+                *archived.items(),
+            )
+        ),
+    )
+
+
+def _archived_times(state: TableState, after: str | None) -> Mapping[str, str]:
+    first = state.timeline.first_active_time
+    if first is None:
+        return {}
+    if not state.by_completion_time and after is not None and after >= first:
+        return {}  # What is archived was requested before.
+    return state.history.completion_times()
+
+
+def _settled(state: TableState, writes: list[Instant]) -> tuple[list[Instant], bool]:
+    """Apply the policy for hollow commits: pending writes older than completed ones."""
+    hollow = state.first_hollow_commit
+    policy = state.options.hollow_commit_policy
+    if policy is HollowCommitPolicy.USE_TRANSITION_TIME:
+        return writes, True
+    if hollow is None or all(i.requested_time < hollow.requested_time for i in writes):
+        return writes, False
+    if policy is HollowCommitPolicy.BLOCK:
+        return [i for i in writes if i.requested_time < hollow.requested_time], False
+    raise IncrementalRangeError(
+        f"{hollow.action} {hollow.requested_time} is still {hollow.state} while later writes have "
+        "completed; whoever reads on from them would never see its rows",
+        next_step="wait until it has completed or was rolled back, or set "
+        "hoodie.read.timeline.holes.resolution.policy to BLOCK (stop before it) or "
+        "USE_TRANSITION_TIME (go by completion time)",
+    )
+
+
+def plan_incremental(
+    state: TableState,
+    *,
+    start: Time | None = None,
+    end: Time | None = None,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    meta: bool = False,
+) -> ScanPlan:
+    """Return the scan of rows last changed inside (start, end], as they stood at its end.
+
+    The rows are merged as of the end of the window, so a change that lost against another one is not
+    among them.
+    """
+    if not state.config.populate_meta_fields:
+        raise IncrementalRangeError(
+            "the table keeps no meta columns (hoodie.populate.meta.fields=false), so nobody can tell "
+            "when a row changed",
+            next_step="read the whole table, or compare two points in time with as_of",
+        )
+    seen = window(state, start, end)
+    at = _end_of(state, seen)
+    schema = state.schema()
+    keep = None if seen.is_whole else seen.requested_times
+    spec = read_spec(state, schema, columns=columns, meta=meta, as_of=at, keep_instants=keep)
+    if not seen.instants and not seen.archived:
+        return ScanPlan(spec=spec, tasks=())
+    pruner = Pruner(state, schema, where)
+    touched = None if seen.archived or seen.is_whole else _touched(state, seen.instants)
+    partitions = _within(pruner.partitions(), touched)
+    slices = state.view.latest_slices(partitions, as_of=at)
+    if touched is not None:
+        if at is not None:
+            _refuse_cleaned(state, seen, touched, slices, partitions)
+        slices = [s for s in slices if s.group in touched]
+    elif at is not None and state.earliest_retained is not None:
+        if at.time < state.earliest_retained:
+            raise IncrementalRangeError(
+                f"files as of {at.time} were cleaned: the table keeps its past from "
+                f"{state.earliest_retained} on",
+                next_step=f"end the window at {state.earliest_retained} or later, or leave out the end",
+            )
+    kept = pruner.slices(slices, base_only=False)
+    return ScanPlan(spec=spec, tasks=slice_tasks(state, kept))
+
+
+def _end_of(state: TableState, seen: Window) -> AsOf | None:
+    if seen.end is None:
+        return None
+    basis = TimeBasis.COMPLETION if state.by_completion_time else TimeBasis.REQUESTED
+    return AsOf(time=seen.end, basis=basis)
+
+
+def _within(
+    partitions: Sequence[str] | None, touched: Collection[FileGroupId] | None
+) -> Sequence[str] | None:
+    if touched is None:
+        return partitions
+    written = sorted({group.partition for group in touched})
+    return written if partitions is None else [p for p in written if p in set(partitions)]
+
+
+def _touched(state: TableState, instants: Iterable[Instant]) -> Mapping[FileGroupId, str]:
+    """Return the file groups that `instants` wrote, each with the newest file named for it."""
+    found: dict[FileGroupId, str] = {}
+    for instant in instants:
+        metadata: CommitMetadata = state.contents.commit_metadata(instant)
+        for partition, stats in metadata.partition_to_write_stats.items():
+            for stat in stats:
+                if stat.file_id and stat.path:
+                    found[FileGroupId(partition, stat.file_id)] = stat.path
+    return found
+
+
+def _refuse_cleaned(
+    state: TableState,
+    seen: Window,
+    touched: Mapping[FileGroupId, str],
+    slices: Iterable[FileSlice],
+    partitions: Sequence[str] | None,
+) -> None:
+    """Raise when a file that the end of the window needs is gone from storage."""
+    present = {s.group: s for s in slices}
+    wanted = None if partitions is None else set(partitions)
+    for group, path in touched.items():
+        if wanted is not None and group.partition not in wanted:
+            continue
+        piece = present.get(group)
+        files = () if piece is None else (piece.base_file, *piece.log_files)
+        if any(f is not None and f.path == path for f in files):
+            continue
+        if piece is None and state.view.is_replaced(group, _end_of(state, seen)):
+            continue
+        raise IncrementalRangeError(
+            f"the rows as of {seen.end} are gone: {path} was cleaned",
+            next_step="leave out the end to read every row changed since the start as it is now, or "
+            "read windows before the cleaner passes them",
+        )

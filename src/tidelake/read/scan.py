@@ -1,0 +1,114 @@
+"""What a query comes down to: slices to read, and how to understand their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tidelake.config import TableConfig
+from tidelake.errors import SchemaError
+from tidelake.files import BlockFilter, ReadSpec, SliceTask
+from tidelake.model import FileSlice
+from tidelake.read.state import TableSchema, TableState
+from tidelake.records import META_COLUMNS, KeyRule, MergeSpec, column_names, partition_values
+from tidelake.view import AsOf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan:
+    """Everything an engine needs to answer a query; plain values all through."""
+
+    spec: ReadSpec
+    tasks: tuple[SliceTask, ...]
+
+
+def read_spec(
+    state: TableState,
+    schema: TableSchema,
+    *,
+    columns: Sequence[str] | None,
+    meta: bool,
+    as_of: AsOf | None = None,
+    keep_instants: frozenset[str] | None = None,
+) -> ReadSpec:
+    """Return how to read any slice of the table for one query."""
+    return ReadSpec(
+        storage=state.storage.spec,
+        schema=schema.avro,
+        columns=output_columns(schema, columns, meta=meta),
+        merge=MergeSpec.from_config(state.config, state.options),
+        keys=KeyRule.from_config(state.config),
+        blocks=block_filter(state, as_of),
+        populate_meta_fields=state.config.populate_meta_fields,
+        history=schema.history,
+        keep_instants=keep_instants,
+    )
+
+
+def output_columns(
+    schema: TableSchema, columns: Sequence[str] | None, *, meta: bool
+) -> tuple[str, ...]:
+    """Return the columns of the answer in order; raise `SchemaError` for one the table lacks."""
+    known = column_names(schema.avro)
+    if columns is None:
+        return (*META_COLUMNS, *known) if meta else tuple(known)
+    exact = {name: name for name in (*known, *META_COLUMNS)}
+    folded = {name.lower(): name for name in reversed((*known, *META_COLUMNS))}
+    chosen = []
+    for wanted in columns:
+        name = exact.get(wanted) or folded.get(wanted.lower())
+        if name is None:
+            raise SchemaError(
+                f"the table has no column {wanted!r}",
+                next_step=f"choose from: {', '.join(known)}",
+            )
+        chosen.append(name)
+    extra = [name for name in META_COLUMNS if meta and name not in chosen]
+    return tuple(dict.fromkeys((*extra, *chosen)))
+
+
+def block_filter(state: TableState, as_of: AsOf | None) -> BlockFilter:
+    """Return which log blocks a query sees.
+
+    From version 8 on a log file holds blocks of one instant, so choosing files has settled it.
+    """
+    if state.config.table_version >= 8:
+        return BlockFilter()
+    return BlockFilter(
+        latest_instant=None if as_of is None else as_of.time,
+        committed=frozenset(i.requested_time for i in state.timeline.writes()),
+        archived_before=state.timeline.first_active_time,
+    )
+
+
+def slice_tasks(
+    state: TableState, slices: Iterable[FileSlice], *, base_only: bool = False
+) -> tuple[SliceTask, ...]:
+    """Return one task for each slice; with `base_only` slices without base file have none."""
+    from_path = _values_from_path(state)
+    tasks = []
+    for piece in slices:
+        base = piece.base_file
+        if base is None and base_only:
+            continue
+        logs = () if base_only else piece.log_files
+        values = partition_values(state.config, piece.group.partition) if from_path else {}
+        tasks.append(
+            SliceTask(
+                partition=piece.group.partition,
+                file_id=piece.group.file_id,
+                base_path=None if base is None else base.path,
+                base_instant=None if base is None else base.instant_time,
+                log_paths=tuple(log.path for log in logs),
+                base_size_bytes=0 if base is None else base.size_bytes,
+                log_size_bytes=sum(log.size_bytes for log in logs),
+                partition_values=tuple(values.items()),
+            )
+        )
+    return tuple(tasks)
+
+
+def _values_from_path(state: TableState) -> bool:
+    return state.config.drop_partition_columns or state.options.partition_values_from_path
+
+

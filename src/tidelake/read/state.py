@@ -1,0 +1,244 @@
+"""What a query knows of a table: one load of its timeline, and everything that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone, tzinfo
+from functools import cached_property
+
+from tidelake.config import ReadOptions, TableConfig, TimeBasis
+from tidelake.errors import SchemaError, TimeTravelError
+from tidelake.files import SchemaHistory
+from tidelake.formats.schema_history import InternalSchema
+from tidelake.model import Action, Instant
+from tidelake.read.statistics import FileStatistics
+from tidelake.read.times import to_instant
+from tidelake.storage import Storage
+from tidelake.timeline import (
+    History,
+    Timeline,
+    TimelineContents,
+    load_schema_history,
+    load_table_config,
+    load_timeline,
+    open_history,
+)
+from tidelake.view import AsOf, Listing, StorageListing, TableView
+
+#: Operations that move rows about without changing the table's schema.
+_SERVICES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER", "INDEX"})
+
+#: Makes the listing and the statistics of a table that has a metadata table.
+MetadataSource = Callable[[Storage, TableConfig, Timeline], "tuple[Listing, FileStatistics] | None"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSchema:
+    """The table's columns at one point in time, without meta columns.
+
+    `history` is set for tables that rename, drop or reorder columns by id.
+    """
+
+    avro: str
+    history: SchemaHistory | None = None
+
+
+class TableState:
+    """One table at one moment; nothing in it changes when the table does."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        config: TableConfig,
+        timeline: Timeline,
+        options: ReadOptions,
+        metadata: MetadataSource | None = None,
+    ) -> None:
+        self.storage = storage
+        self.config = config
+        self.timeline = timeline
+        self.options = options
+        self.contents = TimelineContents(storage, config)
+        self._metadata = metadata
+
+    @classmethod
+    def load(
+        cls, storage: Storage, options: ReadOptions, metadata: MetadataSource | None = None
+    ) -> TableState:
+        """Load properties and active timeline; history and files are looked at when needed."""
+        config = load_table_config(storage)
+        timeline = load_timeline(storage, config)
+        return cls(
+            storage=storage, config=config, timeline=timeline, options=options, metadata=metadata
+        )
+
+    @property
+    def by_completion_time(self) -> bool:
+        """Return whether windows and points in time mean completion times, as from version 8 on."""
+        return self.config.table_version >= 8
+
+    @property
+    def zone(self) -> tzinfo:
+        """Return the time zone in which the timeline's digits are written."""
+        if self.config.timeline_timezone_utc:
+            return timezone.utc
+        local = datetime.now(timezone.utc).astimezone().tzinfo  # noqa: TID251 - the zone, no time
+        return local or timezone.utc
+
+    @cached_property
+    def _from_metadata(self) -> tuple[Listing, FileStatistics] | None:
+        if self._metadata is None or not self.options.metadata_enable:
+            return None
+        return self._metadata(self.storage, self.config, self.timeline)
+
+    @property
+    def statistics(self) -> FileStatistics | None:
+        """Return the column statistics of the table's files, if the table keeps any."""
+        found = self._from_metadata
+        return None if found is None or not self.options.data_skipping else found[1]
+
+    @cached_property
+    def view(self) -> TableView:
+        """Return the table's file groups and slices."""
+        found = self._from_metadata
+        return TableView(
+            table_version=self.config.table_version,
+            timeline=self.timeline,
+            contents=self.contents,
+            listing=StorageListing(self.storage) if found is None else found[0],
+            history_times=self.history.completion_times,
+            order=self.options.log_merge_order,
+        )
+
+    @cached_property
+    def history(self) -> History:
+        """Return the archived instants; nothing of them is read before it is asked for."""
+        return open_history(self.storage, self.config)
+
+    def instant(self, time: str | int | datetime) -> str:
+        """Return a point in time, however it is spelled, in the timeline's own digits."""
+        return to_instant(time, self.zone)
+
+    def as_of(self, time: str | int | datetime) -> AsOf:
+        """Return the point in the past that `time` means, or raise `TimeTravelError`.
+
+        From version 8 on it is a completion time, unless `time` is the requested time of a completed
+        instant: people paste `_hoodie_commit_time`, and mean the table as of that commit.
+        """
+        at = self.instant(time)
+        basis = TimeBasis.REQUESTED
+        if self.by_completion_time and self.options.time_travel_basis is TimeBasis.COMPLETION:
+            basis = TimeBasis.COMPLETION
+            named = self.timeline.completion_time_of(at)
+            at = named or at
+        self._refuse_unreachable(at, basis)
+        return AsOf(time=at, basis=basis)
+
+    def _refuse_unreachable(self, at: str, basis: TimeBasis) -> None:
+        writes = self.timeline.writes()
+        times = [
+            i.completion_time if basis is TimeBasis.COMPLETION else i.requested_time for i in writes
+        ]
+        earliest = min((t for t in times if t), default=None)
+        if earliest is None:
+            raise TimeTravelError(
+                f"the table has no completed commit, so there is nothing as of {at}",
+                next_step="write to the table first, or read it without a time",
+            )
+        if at < earliest and not self.history.completion_times():
+            raise TimeTravelError(
+                f"the table did not exist at {at}: its first commit is {earliest}",
+                next_step=f"choose a time from {earliest} on",
+            )
+        retained = self.earliest_retained
+        if retained is not None and at < retained:
+            raise TimeTravelError(
+                f"files as of {at} were cleaned: the table keeps its past from {retained} on",
+                next_step=f"choose a time from {retained} on, or raise "
+                "hoodie.clean.commits.retained for the future",
+            )
+        hollow = self.first_hollow_commit
+        if not self.by_completion_time and hollow is not None and at >= hollow.requested_time:
+            raise TimeTravelError(
+                f"{hollow.action} {hollow.requested_time} is still {hollow.state}, so the table as "
+                f"of {at} is not settled",
+                next_step=f"choose a time before {hollow.requested_time}, or wait until that "
+                "write has completed or was rolled back",
+            )
+
+    @cached_property
+    def earliest_retained(self) -> str | None:
+        """Return the requested time of the earliest commit whose table cleans left readable.
+
+        Commits before it may still have all their files, but nobody promises that.
+        """
+        cleans = [i for i in self.timeline.completed if i.action is Action.CLEAN]
+        kept = [self.contents.clean_metadata(i).earliest_commit_to_retain for i in cleans]
+        if not cleans:
+            archived = [i for i in self.history.instants() if i.action is Action.CLEAN]
+            found = [self.history.clean_metadata(i) for i in archived[-1:]]
+            kept = [clean.earliest_commit_to_retain for clean in found if clean is not None]
+        return max(filter(None, kept), default=None)
+
+    @property
+    def first_hollow_commit(self) -> Instant | None:
+        """Return the earliest pending write, plans of services left aside."""
+        for instant in self.timeline.pending:
+            if instant.action in (Action.COMMIT, Action.DELTACOMMIT):
+                return instant
+            if instant.action is Action.REPLACECOMMIT and not self.contents.is_clustering(instant):
+                return instant
+        return None
+
+    def writes_by_time(self) -> Sequence[Instant]:
+        """Return completed writes in the order that this table version's windows go by."""
+        writes = self.timeline.writes()
+        if not self.by_completion_time:
+            return writes
+        return sorted(writes, key=lambda i: i.completion_time or "")
+
+    def schema(self, as_of: AsOf | None = None) -> TableSchema:
+        """Return the table's schema now or as of a point in time."""
+        avro = None
+        for instant in reversed(self.writes_by_time()):
+            if as_of is not None and not _is_by(instant, as_of):
+                continue
+            metadata = self.contents.commit_metadata(instant)
+            if metadata.schema and metadata.operation_type not in _SERVICES:
+                avro = metadata.schema
+                break
+        avro = avro or self.config.create_schema
+        if avro is None:
+            raise SchemaError(
+                f"no commit of {self.storage.spec.uri} records a schema yet",
+                next_step="write to the table once, or set hoodie.table.create.schema",
+            )
+        return TableSchema(avro=avro, history=self._schema_history(as_of))
+
+    def _schema_history(self, as_of: AsOf | None) -> SchemaHistory | None:
+        versions = self._schema_versions
+        if as_of is not None:
+            seen = tuple(v for v in versions if self._is_version_by(v, as_of))
+            versions = seen or versions[:1]
+        if not versions:
+            return None
+        return SchemaHistory(versions=self._schema_versions, target=versions[-1])
+
+    def _is_version_by(self, version: InternalSchema, as_of: AsOf) -> bool:
+        requested_time = str(version.version_id)
+        if version.version_id == 0 or as_of.basis is TimeBasis.REQUESTED:
+            return version.version_id == 0 or requested_time <= as_of.time
+        done = self.view.times(requested_time)
+        return done is not None and done <= as_of.time
+
+    @cached_property
+    def _schema_versions(self) -> tuple[InternalSchema, ...]:
+        return load_schema_history(self.storage, self.config, self.timeline)
+
+
+def _is_by(instant: Instant, as_of: AsOf) -> bool:
+    if as_of.basis is TimeBasis.REQUESTED:
+        return instant.requested_time <= as_of.time
+    return instant.completion_time is not None and instant.completion_time <= as_of.time

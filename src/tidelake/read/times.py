@@ -1,0 +1,62 @@
+"""The spellings of a point in time that people may use, brought to the timeline's own."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone, tzinfo
+
+from tidelake.errors import ConfigError
+
+_INSTANT = "%Y%m%d%H%M%S"
+_EPOCH_MS = re.compile(r"\d{13}")
+_SECONDS = re.compile(r"\d{14}")
+_DIGITS = re.compile(r"\d+")
+_DATE_TIME = re.compile(
+    r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2})(?:\.(\d{1,6}))?)?(Z|[+-]\d{2}:?\d{2})?"
+)
+
+
+def instant_text(moment: datetime) -> str:
+    """Return the 17 digits of a moment as its own clock shows them."""
+    return f"{moment.strftime(_INSTANT)}{moment.microsecond // 1000:03d}"
+
+
+def to_instant(time: str | int | datetime, zone: tzinfo = timezone.utc) -> str:
+    """Return `time` in the digits of an instant.
+
+    Accepted are instants (14 digits mean the whole second), dates, date-times with or without zone,
+    epoch milliseconds and `datetime`. `zone` is that of the timeline. Digits of any other length pass
+    unchanged: people write `0` and `000` for the beginning.
+    """
+    if isinstance(time, datetime):
+        return instant_text(time.astimezone(zone) if time.tzinfo else time)
+    text = str(time).strip()
+    if _EPOCH_MS.fullmatch(text):
+        seconds, millis = divmod(int(text), 1000)
+        moment = datetime.fromtimestamp(seconds, zone)
+        return f"{moment.strftime(_INSTANT)}{millis:03d}"
+    if _SECONDS.fullmatch(text):
+        return text + "999"
+    if _DIGITS.fullmatch(text):
+        return text
+    found = _DATE_TIME.fullmatch(text)
+    if found is None:
+        raise _unreadable(text)
+    day, clock, fraction, offset = found.groups()
+    spelled = f"{day} {clock or '00:00:00'}.{(fraction or '0').ljust(6, '0')}"
+    try:
+        moment = datetime.strptime(spelled, "%Y-%m-%d %H:%M:%S.%f")  # noqa: DTZ007
+        if offset:
+            shift = datetime.strptime(offset.replace("Z", "+0000"), "%z").tzinfo
+            moment = moment.replace(tzinfo=shift).astimezone(zone)
+    except ValueError:
+        raise _unreadable(text) from None
+    return instant_text(moment)
+
+
+def _unreadable(text: str) -> ConfigError:
+    return ConfigError(
+        f"{text!r} is not a point in time",
+        next_step="give an instant such as 20260301101500123, a date such as 2026-03-01, a time "
+        "such as '2026-03-01 10:15:00.123', or epoch milliseconds",
+    )

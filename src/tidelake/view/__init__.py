@@ -1,0 +1,24 @@
+from tidelake.view.listing import META_FOLDER, Listing, StorageListing
+from tidelake.view.slicing import (
+    FileGroup,
+    group_files,
+    join_onto_base,
+    slice_by_completion_time,
+    slice_by_name,
+)
+from tidelake.view.table_view import AsOf, CommitTimes, Replacement, TableView
+
+__all__ = [
+    "META_FOLDER",
+    "AsOf",
+    "CommitTimes",
+    "FileGroup",
+    "Listing",
+    "Replacement",
+    "StorageListing",
+    "TableView",
+    "group_files",
+    "join_onto_base",
+    "slice_by_completion_time",
+    "slice_by_name",
+]

@@ -1,0 +1,270 @@
+"""File groups and slices of one table at one snapshot of its timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tidelake.config import TimeBasis
+from tidelake.formats.file_name import parse_log
+from tidelake.model import Action, FileGroupId, FileSlice
+from tidelake.timeline import Timeline, TimelineContents
+from tidelake.view.listing import Listing
+from tidelake.view.slicing import (
+    FileGroup,
+    group_files,
+    join_onto_base,
+    slice_by_completion_time,
+    slice_by_name,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsOf:
+    """A point in the table's past, the instant at `time` included."""
+
+    time: str
+    basis: TimeBasis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """When a file group was replaced by another."""
+
+    requested_time: str
+    completion_time: str
+
+
+class CommitTimes:
+    """Answer when an instant completed, from the active timeline and, for older ones, from history."""
+
+    def __init__(self, timeline: Timeline, history: Callable[[], Mapping[str, str]]) -> None:
+        self._active = {i.requested_time: i.completion_time for i in timeline.writes()}
+        self._pending = {
+            i.requested_time for i in timeline.pending if i.requested_time not in self._active
+        }
+        self._first = timeline.first_active_time
+        self._load_history = history
+
+    @cached_property
+    def _history(self) -> Mapping[str, str]:
+        return self._load_history()
+
+    def __call__(self, requested_time: str) -> str | None:
+        """Return the completion time, or None for an instant that is not committed.
+
+        An instant older than the active timeline is archived, and only what completed is archived.
+        """
+        done = self._active.get(requested_time)
+        if done is not None:
+            return done
+        if requested_time in self._pending:
+            return None
+        if self._first is None or requested_time >= self._first:
+            return None
+        return self._history.get(requested_time, requested_time)
+
+    def is_committed(self, requested_time: str) -> bool:
+        """Return whether the instant took effect, without a look at history."""
+        if requested_time in self._active:
+            return True
+        if requested_time in self._pending or self._first is None:
+            return False
+        return requested_time < self._first
+
+
+class TableView:
+    """What readers and services see of a table's files."""
+
+    def __init__(
+        self,
+        *,
+        table_version: int,
+        timeline: Timeline,
+        contents: TimelineContents,
+        listing: Listing,
+        history_times: Callable[[], Mapping[str, str]],
+        order: TimeBasis = TimeBasis.COMPLETION,
+    ) -> None:
+        self.timeline = timeline
+        self.times = CommitTimes(timeline, history_times)
+        self._by_name = table_version < 8
+        self._contents = contents
+        self._listing = listing
+        self._order = order
+
+    def partitions(self) -> Sequence[str]:
+        """Return the partition paths relative to the table, sorted."""
+        return self._listing.partitions()
+
+    def groups(self, partitions: Sequence[str] | None = None) -> list[FileGroup]:
+        """Return every file group on storage, ordered by partition and file id."""
+        wanted = self.partitions() if partitions is None else partitions
+        files = self._listing.files_of(wanted)
+        return [
+            self._without_strays(group)
+            for partition in wanted
+            for group in group_files(partition, files[partition])
+        ]
+
+    def latest_slices(
+        self, partitions: Sequence[str] | None = None, *, as_of: AsOf | None = None
+    ) -> list[FileSlice]:
+        """Return the newest slice of every live file group, now or at a point in the past.
+
+        Logs behind a pending compaction are joined with the slice before it, so no record is missed.
+        """
+        found = (
+            self.latest_slice(group, as_of)
+            for group in self.groups(partitions)
+            if not self.is_replaced(group.id, as_of)
+        )
+        return [s for s in found if s is not None and (s.base_file or s.log_files)]
+
+    def latest_slice(self, group: FileGroup, as_of: AsOf | None = None) -> FileSlice | None:
+        """Return the newest slice of one group, or None when nothing of it was committed by then."""
+        if self._by_name:
+            return self._latest_by_name(group, as_of)
+        if as_of is None or as_of.basis is TimeBasis.COMPLETION:
+            slices = self.slices(group, None if as_of is None else as_of.time)
+            return slices[-1] if slices else None
+        return self._latest_by_requested_time(group, as_of.time)
+
+    def slices(self, group: FileGroup, completed_by: str | None = None) -> list[FileSlice]:
+        """Return every visible slice of a group, oldest first.
+
+        From table version 8 on `completed_by` leaves out files that completed later.
+        """
+        if self._by_name:
+            return slice_by_name(
+                group, self._committed, opened_by=self.pending_compactions(group.id, None)
+            )
+
+        def times(requested_time: str) -> str | None:
+            done = self.times(requested_time)
+            return done if done and (completed_by is None or done <= completed_by) else None
+
+        return slice_by_completion_time(
+            group, times, order=self._order, compacted_at=self._log_compactions.get(group.id)
+        )
+
+    def _latest_by_name(self, group: FileGroup, as_of: AsOf | None) -> FileSlice | None:
+        pending = self.pending_compactions(group.id, as_of)
+        slices = slice_by_name(group, self._committed, opened_by=pending)
+        if as_of is not None:
+            slices = [s for s in slices if s.base_instant_time <= as_of.time]
+        return join_onto_base(slices, pending) if slices else None
+
+    def _latest_by_requested_time(self, group: FileGroup, time: str) -> FileSlice | None:
+        pending = self.pending_compactions(group.id, None)
+        slices = slice_by_completion_time(
+            group,
+            self.times,
+            order=self._order,
+            compacted_at=self._log_compactions.get(group.id),
+            extra_cuts=pending,
+        )
+        seen = [
+            replace(s, log_files=tuple(log for log in s.log_files if log.instant_time <= time))
+            for s in slices
+            if s.base_instant_time <= time
+        ]
+        seen = [s for s in seen if s.base_file or s.log_files]
+        return join_onto_base(seen, pending) if seen else None
+
+    def _committed(self, requested_time: str) -> str | None:
+        return requested_time if self.times.is_committed(requested_time) else None
+
+    def pending_compactions(
+        self, group: FileGroupId, as_of: AsOf | None = None
+    ) -> frozenset[str]:
+        """Return the requested times of pending compactions that include the file group."""
+        planned = self._compaction_plans.get(group, frozenset())
+        return planned if as_of is None else frozenset(t for t in planned if t <= as_of.time)
+
+    def is_replaced(self, group: FileGroupId, as_of: AsOf | None = None) -> bool:
+        """Return whether the file group had given way to others, now or at a point in the past."""
+        replacements = self.replacements.get(group, ())
+        if as_of is None:
+            return bool(replacements)
+        if as_of.basis is TimeBasis.COMPLETION:
+            return any(r.completion_time <= as_of.time for r in replacements)
+        return any(r.requested_time <= as_of.time for r in replacements)
+
+    def _without_strays(self, group: FileGroup) -> FileGroup:
+        """Drop copies that a retried task left beside the file its commit names."""
+        taken = [(b.instant_time, 0) for b in group.base_files]
+        if not self._by_name:
+            taken += [(log.instant_time, log.version) for log in group.log_files]
+        twice = {at for at in taken if taken.count(at) > 1} if len(set(taken)) < len(taken) else ()
+        for instant_time in {at[0] for at in twice}:
+            named = self._files_named_by(instant_time)
+            if named is not None:
+                group = replace(
+                    group,
+                    base_files=tuple(
+                        b
+                        for b in group.base_files
+                        if b.instant_time != instant_time or b.path in named
+                    ),
+                    log_files=tuple(
+                        f
+                        for f in group.log_files
+                        if f.instant_time != instant_time or f.path in named
+                    ),
+                )
+        return group
+
+    def _files_named_by(self, instant_time: str) -> frozenset[str] | None:
+        for instant in self.timeline.writes():
+            if instant.requested_time == instant_time:
+                stats = self._contents.commit_metadata(instant).partition_to_write_stats
+                return frozenset(stat.path for of in stats.values() for stat in of if stat.path)
+        return None
+
+    @cached_property
+    def _compaction_plans(self) -> Mapping[FileGroupId, frozenset[str]]:
+        found: dict[FileGroupId, frozenset[str]] = {}
+        for instant in self.timeline.pending:
+            if instant.action is not Action.COMPACTION:
+                continue
+            for operation in self._contents.compaction_plan(instant).operations:
+                group = FileGroupId(operation.partition_path, operation.file_id)
+                found[group] = found.get(group, frozenset()) | {instant.requested_time}
+        return found
+
+    @cached_property
+    def _log_compactions(self) -> Mapping[FileGroupId, Mapping[str, str]]:
+        """Return where the output of each completed log compaction stands among the other logs."""
+        found: dict[FileGroupId, dict[str, str]] = {}
+        for instant in self.timeline.writes():
+            if instant.planned_as is not Action.LOGCOMPACTION:
+                continue
+            for operation in self._contents.compaction_plan(instant).operations:
+                group = FileGroupId(operation.partition_path, operation.file_id)
+                inputs = (
+                    parse_log(group.partition, path.rpartition("/")[2], 0)
+                    for path in operation.delta_file_paths
+                )
+                done = [self.times(log.instant_time) for log in inputs if log is not None]
+                newest = max((t for t in done if t is not None), default=None)
+                if newest is not None:
+                    found.setdefault(group, {})[instant.requested_time] = newest
+        return found
+
+    @cached_property
+    def replacements(self) -> Mapping[FileGroupId, Sequence[Replacement]]:
+        """Return for every replaced file group the completed instants that replaced it."""
+        found: dict[FileGroupId, list[Replacement]] = {}
+        for instant in self.timeline.writes():
+            if instant.action is not Action.REPLACECOMMIT or instant.completion_time is None:
+                continue
+            replacement = Replacement(
+                requested_time=instant.requested_time, completion_time=instant.completion_time
+            )
+            metadata = self._contents.commit_metadata(instant)
+            for partition, file_ids in metadata.partition_to_replace_file_ids.items():
+                for file_id in file_ids:
+                    found.setdefault(FileGroupId(partition, file_id), []).append(replacement)
+        return found
