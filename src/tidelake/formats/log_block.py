@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -227,6 +227,16 @@ def split_avro_block(content: bytes | memoryview) -> tuple[int, int, memoryview]
     if count < 0 or count * 4 > reader.left:
         raise Malformed(f"the Avro block claims {count} records in {reader.left} bytes")
     return version, count, reader.take(reader.left)
+
+
+def avro_records(content: bytes | memoryview) -> Iterator[memoryview]:
+    """Return the encoded records of an Avro or CDC block; the inverse of `join_avro_block`."""
+    _, count, body = split_avro_block(content)
+    reader = ByteReader(body, "the Avro block")
+    for _ in range(count):
+        yield reader.take(reader.int32())
+    if reader.left:
+        raise Malformed(f"the Avro block has {reader.left} bytes after its {count} records")
 
 
 def join_avro_block(records: Iterable[bytes]) -> bytes:

@@ -9,13 +9,12 @@ from typing import Protocol
 
 from tidelake.errors import CorruptFileError, Malformed, MissingFileError, TidelakeError
 from tidelake.formats import delete_block, metadata_record
-from tidelake.formats._byte_reader import ByteReader
 from tidelake.formats.hfile import HFile
 from tidelake.formats.log_block import (
     BlockKind,
     LogBlock,
+    avro_records,
     decode_blocks,
-    split_avro_block,
     valid_blocks,
 )
 from tidelake.formats.metadata_record import MetadataRecord
@@ -187,12 +186,6 @@ def _layer(path: str, block: LogBlock) -> _HFileLayer | _RecordLayer:
     if block.kind is BlockKind.DELETE:
         return _RecordLayer(path, dict.fromkeys(delete_block.decode(block.content).keys))
     if block.kind is BlockKind.AVRO_DATA and block.schema is not None:
-        return _RecordLayer(path, dict(_avro_records(block, block.schema)))
+        records = (bytes(record) for record in avro_records(block.content))
+        return _RecordLayer(path, dict(metadata_record.decode(r, block.schema) for r in records))
     raise Malformed(f"a {block.kind.name} block is not what the metadata table is made of")
-
-
-def _avro_records(block: LogBlock, schema: str) -> Iterator[tuple[str, MetadataRecord]]:
-    _, count, body = split_avro_block(block.content)
-    reader = ByteReader(body, "the Avro block")
-    for _ in range(count):
-        yield metadata_record.decode(bytes(reader.take(reader.int32())), schema)

@@ -13,6 +13,7 @@ from tidelake.formats.log_block import (
     BlockKind,
     HeaderKey,
     LogBlock,
+    avro_records,
     decode_blocks,
     encode_block,
     join_avro_block,
@@ -165,6 +166,15 @@ def test_avro_content_is_split_and_joined() -> None:
     version, count, body = split_avro_block(content)
     assert (version, count, bytes(body).hex()) == (3, 1, "00000002020a")
     assert join_avro_block([b"\x02\x0a"]) == content
+    assert list(map(bytes, avro_records(content))) == [b"\x02\x0a"]
+
+
+@pytest.mark.parametrize(
+    "content", ["000000030000000100000003020a", "000000030000000100000001020a"]
+)
+def test_avro_records_that_do_not_fill_the_block_are_malformed(content: str) -> None:
+    with pytest.raises(Malformed):
+        list(avro_records(bytes.fromhex(content)))
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+import fastavro
 import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Unpack
 from tidelake.errors import CorruptFileError, MissingFileError
 from tidelake.formats.file_name import parse_base, parse_log
+from tidelake.formats.hfile import HFile
+from tidelake.formats.log_block import BlockKind, decode_blocks, encode_block, join_avro_block
 from tidelake.metadata import MetadataTable
 from tidelake.metadata.file_group import Keys, MetadataFileGroup
 from tidelake.model import Action, FileGroupId, FileSlice, Instant, State
@@ -277,3 +283,21 @@ def test_metadata_table_that_a_writer_left_behind_is_not_used(
     for file in timeline.glob(f"{last}*"):
         file.unlink()
     assert opened(root) is None
+
+
+def test_avro_blocks_are_read_like_hfile_blocks(copied: Callable[[str], Path]) -> None:
+    root = copied("v9_mor_types_full_mdt")
+    listed = data_files(metadata_of(root))
+    for path in (root / ".hoodie" / "metadata" / "files").glob(".files-*.log.1_[1-9]*"):
+        (block,) = decode_blocks(path.read_bytes())
+        file = HFile.of_bytes(block.content)
+        schema = json.loads(file.schema)
+        records = []
+        for key, value in file.scan():
+            record: Any = fastavro.schemaless_reader(BytesIO(value), schema, None)
+            sink = BytesIO()
+            fastavro.schemaless_writer(sink, schema, {**record, "key": key.decode()})
+            records.append(sink.getvalue())
+        content = join_avro_block(records)
+        path.write_bytes(encode_block(BlockKind.AVRO_DATA, block.headers, content))
+    assert data_files(metadata_of(root)) == listed
