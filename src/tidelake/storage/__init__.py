@@ -1,5 +1,5 @@
 from tidelake.storage.local import LocalStorage
-from tidelake.storage.location import open_storage, spark_path, storage_spec
+from tidelake.storage.location import open_storage, spark_options, spark_path, storage_spec
 from tidelake.storage.memory import MemoryStorage
 from tidelake.storage.objects import ObjectStorage
 from tidelake.storage.protocol import FileInfo, Folder, Storage, StorageSpec
@@ -15,6 +15,7 @@ __all__ = [
     "StorageSpec",
     "SubStorage",
     "open_storage",
+    "spark_options",
     "spark_path",
     "storage_spec",
 ]

@@ -93,6 +93,22 @@ def spark_path(spec: StorageSpec, relative: str) -> str:
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
 
 
+def spark_options(spec: StorageSpec) -> dict[str, str]:
+    """Return the reader options with which Hadoop's file systems reach the storage as we do."""
+    given = dict(spec.options)
+    found = {name: given[ours] for name, ours in _HADOOP_S3.items() if ours in given}
+    found |= {name: value for name, value in given.items() if name.startswith("fs.")}
+    if "fs.s3a.endpoint" in found:
+        # Ours never puts the bucket into the host name; servers other than Amazon's rarely take it.
+        found.setdefault("fs.s3a.path.style.access", "true")
+    if given.get("aws_skip_signature", "").lower() in ("1", "true"):
+        found.setdefault(
+            "fs.s3a.aws.credentials.provider",
+            "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider",
+        )
+    return found
+
+
 def _scheme(uri: str) -> str | None:
     found = _URI.fullmatch(uri)
     return found[1].lower() if found else None

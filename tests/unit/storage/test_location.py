@@ -12,6 +12,7 @@ from tidelake.storage import (
     ObjectStorage,
     StorageSpec,
     open_storage,
+    spark_options,
     spark_path,
     storage_spec,
 )
@@ -110,3 +111,28 @@ SPARK = [
 @pytest.mark.parametrize(("uri", "relative", "expected"), SPARK)
 def test_paths_for_spark(uri: str, relative: str, expected: str) -> None:
     assert spark_path(StorageSpec(uri), relative) == expected
+
+
+def test_spark_gets_the_options_of_the_storage_in_hadoops_words() -> None:
+    spec = storage_spec(
+        "s3://bucket/t",
+        {
+            "aws_access_key_id": "key",
+            "aws_secret_access_key": "secret",
+            "aws_endpoint": "http://localhost:1",
+            "fs.s3a.connection.maximum": "8",
+        },
+    )
+    assert spark_options(spec) == {
+        "fs.s3a.access.key": "key",
+        "fs.s3a.secret.key": "secret",
+        "fs.s3a.endpoint": "http://localhost:1",
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.connection.maximum": "8",
+    }
+    assert spark_options(StorageSpec("/data/t")) == {}
+
+
+def test_anonymous_access_is_anonymous_on_both_sides() -> None:
+    found = spark_options(storage_spec("s3://bucket/t", {"aws_skip_signature": "true"}))
+    assert found["fs.s3a.aws.credentials.provider"].endswith("AnonymousAWSCredentialsProvider")
