@@ -36,11 +36,11 @@ _KEPT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How the records of one writer schema are decoded."""
+    """How the records of one writer schema are decoded: as `wire`, then cast to `schema`."""
 
     header: bytes
     schema: pa.Schema
-    names: frozenset[str]
+    wire: pa.Schema
     by_polars: bool
 
 
@@ -66,11 +66,12 @@ def decode_records(
         if len(body):
             raise Malformed(f"{len(body)} bytes follow the last record of the block")
         return wanted.empty_table()
+    wire = pa.schema([f for f in plan.wire if f.name in set(wanted.names)])
     container = b"".join((plan.header, _zigzag(count), _zigzag(len(body)), body, _SYNC))
-    if plan.by_polars:
-        chosen = [name for name in wanted.names if name in plan.names]
-        return _by_polars(container, chosen, wanted, count, len(body))
-    return _by_fastavro(container, wanted, count, len(body))
+    decode = _by_polars if plan.by_polars else _by_fastavro
+    decoded = decode(container, wire)
+    _check_lengths(decoded.column(_LENGTH), count, len(body))
+    return conform(decoded, wanted)
 
 
 @lru_cache(maxsize=256)
@@ -80,22 +81,22 @@ def _plan(text: str) -> _Plan:
     node = parse_avro(text)
     length = {"name": _LENGTH, "type": {"type": "fixed", "name": f"{_LENGTH}_bytes", "size": 4}}
     try:
-        wire = _Wire().record(node, "")
-        by_polars = True
+        wire, by_polars = _Wire(for_polars=True).record(node, ""), True
     except _NotForPolarsError:
-        wire, by_polars = node, False
-    names = frozenset(each["name"] for each in wire["fields"])
-    return _Plan(_header({**wire, "fields": [length, *wire["fields"]]}), schema, names, by_polars)
+        wire, by_polars = _Wire(for_polars=False).record(node, ""), False
+    fields = pa.schema([pa.field(f.name, f.type) for f in avro_fields(json.dumps(wire))])
+    return _Plan(_header({**wire, "fields": [length, *wire["fields"]]}), schema, fields, by_polars)
 
 
 class _Wire:
-    """Rewrites a schema to one of the same bytes that polars can decode.
+    """Rewrites a schema to one of the same bytes that is easier to decode.
 
-    References are replaced by what they name, a map by the list of pairs it is on the wire, an enum
-    by its number, and fields that take no bytes are left out.
+    References are replaced by what they name, a map by the list of pairs it is on the wire, and
+    fields that take no bytes are left out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, for_polars: bool) -> None:
+        self._for_polars = for_polars
         self.known: dict[str, tuple[Mapping[str, Any], str]] = {}
         self.made = 0
 
@@ -107,7 +108,7 @@ class _Wire:
             if made != "null":
                 fields.append({"name": each["name"], "type": made})
         if not fields:
-            raise _NotForPolarsError
+            raise Malformed("a record without fields is no column type")
         return {"type": "record", "name": self._fresh(), "fields": fields}
 
     def type(self, node: Any, namespace: str) -> Any:
@@ -131,8 +132,11 @@ class _Wire:
             entry = {"type": "record", "name": self._fresh(), "fields": pair}
             return {"type": "array", "items": entry}
         if kind == "enum":
-            # Its symbols would be lost, and polars cannot read one that may be null.
-            raise _NotForPolarsError
+            if self._for_polars:
+                # It panics over one that may be null.
+                raise _NotForPolarsError
+            self._bind(node, namespace)
+            return {"type": "enum", "name": self._fresh(), "symbols": node["symbols"]}
         if kind == "fixed":
             self._bind(node, namespace)
             return {**self._kept(node), "name": self._fresh(), "size": node["size"]}
@@ -143,12 +147,13 @@ class _Wire:
     def _item(self, node: Any, namespace: str) -> Any:
         made = self.type(node, namespace)
         if made == "null":
-            raise _NotForPolarsError
+            # Elements that take no bytes could come in any number.
+            raise Malformed("a list or map of nothing is no column type")
         return made
 
     def _union(self, node: list[Any], namespace: str) -> Any:
         made = [self.type(branch, namespace) for branch in node]
-        if len(made) != 2 or made.count("null") != 1:
+        if self._for_polars and (len(made) != 2 or made.count("null") != 1):
             raise _NotForPolarsError
         return made
 
@@ -166,36 +171,31 @@ class _Wire:
     def _fresh(self) -> str:
         self.made += 1
         if self.made > _MOST_TYPES:
-            raise _NotForPolarsError
+            raise Malformed("the Avro schema grows without end")
         return f"t{self.made}"
 
 
-def _by_polars(
-    container: bytes, chosen: Sequence[str], wanted: pa.Schema, count: int, size: int
-) -> pa.Table:
+def _by_polars(container: bytes, wire: pa.Schema) -> pa.Table:
     try:
-        frame = pl.read_avro(io.BytesIO(container), columns=[_LENGTH, *chosen])
+        frame = pl.read_avro(io.BytesIO(container), columns=[_LENGTH, *wire.names])
     except BaseException as cause:
         # A panic of polars is no Exception; what must not be swallowed is raised again.
         if isinstance(cause, KeyboardInterrupt | SystemExit | MemoryError):
             raise
         raise Malformed(f"the records do not follow their schema: {cause}") from cause
-    decoded = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
-    _check_lengths(decoded.column(_LENGTH), count, size)
-    return conform(decoded, wanted)
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
-def _by_fastavro(container: bytes, wanted: pa.Schema, count: int, size: int) -> pa.Table:
+def _by_fastavro(container: bytes, wire: pa.Schema) -> pa.Table:
+    whole = pa.schema([pa.field(_LENGTH, pa.binary()), *wire])
     try:
         rows: list[Any] = list(fastavro.reader(io.BytesIO(container)))
-        columns = [pa.array([row[_LENGTH] for row in rows], pa.binary(4))]
-        columns += [pa.array([row[f.name] for row in rows], f.type) for f in wanted]
+        columns = [pa.array([row[f.name] for row in rows], f.type) for f in whole]
     except MemoryError:
         raise
     except Exception as cause:
         raise Malformed(f"the records do not follow their schema: {cause}") from cause
-    _check_lengths(pa.chunked_array(columns[:1]), count, size)
-    return pa.Table.from_arrays(columns[1:], schema=wanted)
+    return pa.Table.from_arrays(columns, schema=whole)
 
 
 def _check_lengths(prefixes: pa.ChunkedArray, count: int, size: int) -> None:

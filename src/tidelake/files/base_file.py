@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from tidelake.errors import CorruptFileError, MissingFileError, UnsupportedTableError
+from tidelake.errors import CorruptFileError, MissingFileError, StorageError, UnsupportedTableError
 from tidelake.files.task import ReadSpec, SliceTask
 from tidelake.records.schema import conform, constant_column
 from tidelake.storage import Storage
@@ -110,5 +110,7 @@ def _readable(path: str) -> Iterator[None]:
         yield
     except FileNotFoundError as cause:
         raise MissingFileError(path) from cause
+    except PermissionError as cause:
+        raise StorageError(path, cause.strerror or str(cause)) from cause
     except (pa.ArrowException, OSError) as cause:
         raise CorruptFileError(path, str(cause)) from cause

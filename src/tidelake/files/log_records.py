@@ -244,7 +244,7 @@ def _parquet_records(block: LogBlock, columns: Sequence[str] | None) -> pa.Table
         names = file.schema_arrow.names
         chosen = names if columns is None else [name for name in names if name in set(columns)]
         return file.read(columns=chosen, use_threads=False)
-    except (pa.ArrowException, OSError) as cause:
+    except Exception as cause:
         raise Malformed(f"the Parquet block cannot be read: {cause}") from cause
 
 
