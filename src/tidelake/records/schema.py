@@ -99,6 +99,8 @@ def avro_fields(text: str) -> list[AvroField]:
             AvroField(f["name"], _arrow_type(f["type"], names, inner), f.get("default"))
             for f in node["fields"]
         ]
+    except Malformed:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as cause:
         raise Malformed(f"the Avro schema is not valid: {cause}") from cause
 
