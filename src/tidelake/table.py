@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.config import ReadOptions, TableConfig
 from tidelake.engine import changes_dataframe, spark_schema, to_dataframe
-from tidelake.errors import TableNotFoundError, NotATableError
+from tidelake.errors import NotATableError, SchemaError, TableNotFoundError
 from tidelake.metadata import MetadataTable
 from tidelake.model import FileSlice, Instant, TableType
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
-from tidelake.read.scan import ScanPlan
+from tidelake.read.scan import ScanPlan, Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.read.state import TableState
 from tidelake.records import arrow_schema
 from tidelake.storage import Storage, open_storage
-from tidelake.timeline import Timeline, load_history, load_table_config
+from tidelake.timeline import Timeline, load_table_config, with_history
 
 Time = str | int | datetime
 
@@ -117,10 +118,7 @@ class Table:
         `where` is a condition in Spark SQL; it also spares whole partitions and files. `meta` puts
         Hudi's five columns in front.
         """
-        state = self._now()
-        plan = plan_snapshot(
-            state, columns=columns, where=_text(where), as_of=as_of, meta=meta
-        )
+        plan = plan_snapshot(self._now(), _selection(columns, where, meta=meta), as_of=as_of)
         return self._frame(plan, where)
 
     def read_optimized(
@@ -131,14 +129,8 @@ class Table:
         meta: bool = False,
     ) -> DataFrame:
         """Return the rows of base files alone: quicker, and blind to what only logs hold yet."""
-        plan = plan_snapshot(
-            self._now(),
-            columns=columns,
-            where=_text(where),
-            as_of=as_of,
-            meta=meta,
-            base_only=True,
-        )
+        selection = _selection(columns, where, meta=meta)
+        plan = plan_snapshot(self._now(), selection, as_of=as_of, base_only=True)
         return self._frame(plan, where)
 
     def incremental(
@@ -153,9 +145,8 @@ class Table:
 
         Times are completion times from table version 8 on, requested times before.
         """
-        plan = plan_incremental(
-            self._now(), start=start, end=end, columns=columns, where=_text(where), meta=meta
-        )
+        selection = _selection(columns, where, meta=meta)
+        plan = plan_incremental(self._now(), selection, start=start, end=end)
         return self._frame(plan, where)
 
     def changes(self, start: Time | None = None, end: Time | None = None) -> DataFrame:
@@ -167,10 +158,11 @@ class Table:
         return changes_dataframe(self._spark, plan.spec, plan.tasks)
 
     def timeline(self, history: bool = False) -> list[Instant]:
-        """Return the instants, newest last; with `history` those that were archived come first."""
+        """Return the instants, newest last; with `history` the archived ones too."""
         state = self._now()
-        active = list(state.timeline.instants)
-        return [*load_history(state.storage, state.config), *active] if history else active
+        if not history:
+            return list(state.timeline.instants)
+        return list(with_history(state.timeline, state.history.instants()))
 
     def slices(self, as_of: Time | None = None, partition: str | None = None) -> list[FileSlice]:
         """Return the newest file slice of every file group, now or as of a point in time."""
@@ -182,8 +174,24 @@ class Table:
         return _load(self._storage, self._options)
 
     def _frame(self, plan: ScanPlan, where: str | Column | None) -> DataFrame:
-        ...
+        frame = to_dataframe(self._spark, plan.spec, plan.tasks, self._options.merge_path)
+        if where is None:
+            return frame
+        try:
+            return frame.where(where).select(*(f"`{name}`" for name in plan.output))
+        except AnalysisException as cause:
+            raise SchemaError(
+                f"the condition {where} does not fit the table: {str(cause).partition(chr(10))[0]}",
+                next_step=f"its columns are {', '.join(plan.output)}",
+            ) from cause
 
 
-def _text(where: str | Column | None) -> str | None:
-    return where if isinstance(where, str) else None
+def _selection(
+    columns: Sequence[str] | None, where: str | Column | None, *, meta: bool
+) -> Selection:
+    return Selection(
+        columns=columns,
+        where=where if isinstance(where, str) else None,
+        meta=meta,
+        is_filtered=where is not None,
+    )

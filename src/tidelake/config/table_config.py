@@ -14,7 +14,7 @@ from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.model import MergeMode, TableType
 
 #: Timeline layout of every table version tidelake reads.
-LAYOUT_OF_VERSION = {6: 1, 8: 2, 9: 2}
+LAYOUT_OF_VERSION = {6: 1, 7: 1, 8: 2, 9: 2}
 
 _METADATA_PAYLOAD = "org.apache.hudi.metadata.HoodieMetadataPayload"
 

@@ -1,4 +1,5 @@
-from tidelake.engine.dataframe import to_dataframe
+from tidelake.engine.bins import pack
+from tidelake.engine.dataframe import CHANGES_SCHEMA, changes_dataframe, to_dataframe
 from tidelake.engine.spark_types import spark_schema
 
-__all__ = ["spark_schema", "to_dataframe"]
+__all__ = ["CHANGES_SCHEMA", "changes_dataframe", "pack", "spark_schema", "to_dataframe"]

@@ -15,18 +15,23 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the customary name
+from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.config import MergePath
 from tidelake.engine import native, workers
 from tidelake.engine.native import Layout
 from tidelake.engine.spark_types import spark_schema
-from tidelake.files import ReadSpec, SliceTask
+from tidelake.files import ChangeTask, ReadSpec, SliceTask
 from tidelake.records import arrow_schema
 
+#: The columns of a change query.
+CHANGES_SCHEMA = T.StructType(
+    [T.StructField(name, T.StringType()) for name in ("op", "ts_ms", "before", "after")]
+)
 #: Slices that hold no more than this together are looked through in the driver's own process: a
 #: Spark job would take longer to start.
 _HERE_BYTES = 4 << 20
@@ -75,6 +80,17 @@ def to_dataframe(
     if not parts:
         return native.empty_frame(spark, target)
     return reduce(DataFrame.unionByName, parts)
+
+
+def changes_dataframe(
+    spark: SparkSession, spec: ReadSpec, tasks: Sequence[ChangeTask]
+) -> DataFrame:
+    """Return changes as Hudi's `cdc` format shows them: images are rows as JSON."""
+    if not tasks:
+        return spark.createDataFrame([], CHANGES_SCHEMA)
+    found = workers.changes(spark, tasks, spec, _parallelism(spark))
+    images = (F.to_json(side).alias(side) for side in ("before", "after"))
+    return found.select("op", "ts_ms", *images)
 
 
 def _native_layouts(
@@ -138,15 +154,11 @@ class _Masked:
         for verdict in found:
             if verdict["error"] is not None:
                 raise pickle.loads(verdict["error"])  # noqa: S301 - our own worker's bytes
-        masks = [
-            (tasks[v["slice"]].base_name, np.frombuffer(v["mask"], np.int64).tolist())
-            for v in found
-            if any(v["mask"])
-        ]
+        masks = {tasks[v["slice"]].base_name: v["mask"] for v in found if any(v["mask"])}
         based = [t for t in tasks if t.base_path is not None]
         parts = []
         if based:
-            frame = self.spark.createDataFrame(masks, workers.MASKS) if masks else None
+            frame = workers.given_masks(self.spark, masks) if masks else None
             parts.append(
                 native.base_rows(self.spark, based, self.spec, self.target, layout, frame)
             )

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T  # noqa: N812 - the customary name
+from pyspark.sql import functions as F  # noqa: N812 - the customary name
+from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.engine.bins import pack
+from tidelake.engine.spark_types import spark_schema
 from tidelake.errors import TidelakeError
-from tidelake.files import ReadSpec, SliceTask, decide_slice, read_slice
+from tidelake.files import (
+    ChangeTask,
+    ReadSpec,
+    SliceTask,
+    change_schema,
+    decide_slice,
+    read_changes,
+    read_slice,
+)
 
 FILE_NAME = "__tidelake_file"
 MASK = "__tidelake_mask"
 
 Batches = Iterator[pa.RecordBatch]
 
+#: Spark 4 makes a DataFrame of an Arrow table without the help of a worker.
+_TAKES_ARROW = int(pyspark.__version__.partition(".")[0]) >= 4
+#: Writes to single file groups that one Spark task reads, when there are many.
+_CHANGES_PER_BIN = 16
 #: Which rows of a base file are overruled.
 MASKS = T.StructType(
     [T.StructField(FILE_NAME, T.StringType()), T.StructField(MASK, T.ArrayType(T.LongType()))]
@@ -150,10 +166,40 @@ def from_ipc(data: bytes) -> pa.Table:
 
 def given_rows(spark: SparkSession, streams: Sequence[bytes], schema: T.StructType) -> DataFrame:
     """Return rows that the driver holds as Arrow streams."""
-    bins = [tuple(streams)]
+    if _TAKES_ARROW:
+        tables = [from_ipc(stream) for stream in streams]
+        return spark.createDataFrame(pa.concat_tables(tables), schema)
 
-    def work(index: int) -> Batches:
-        for stream in bins[index]:
+    def work(_: int) -> Batches:
+        for stream in streams:
             yield from from_ipc(stream).to_batches()
 
-    return run_on_workers(spark, work, len(bins), schema)
+    return run_on_workers(spark, work, 1, schema)
+
+
+def given_masks(spark: SparkSession, masks: Mapping[str, bytes]) -> DataFrame:
+    """Return masks that the driver holds, as `masks` shows them.
+
+    They travel as text inside the plan: rows given to `createDataFrame` would take a worker.
+    """
+    words = [",".join(map(str, np.frombuffer(mask, "<i8"))) for mask in masks.values()]
+    at = F.col("id").cast("int") + 1
+    split = F.split(F.element_at(F.lit(words), at), ",")
+    return spark.range(0, len(masks), 1, 1).select(
+        F.element_at(F.lit(list(masks)), at).alias(FILE_NAME),
+        split.cast(T.ArrayType(T.LongType())).alias(MASK),
+    )
+
+
+def changes(
+    spark: SparkSession, tasks: Sequence[ChangeTask], spec: ReadSpec, parallelism: int
+) -> DataFrame:
+    """Return the changes of the tasks, images as structs."""
+    count = min(len(tasks), max(parallelism, len(tasks) // _CHANGES_PER_BIN))
+    bins = [tuple(tasks[start::count]) for start in range(count)]
+
+    def work(index: int) -> Batches:
+        for task in bins[index]:
+            yield from read_changes(task, spec)
+
+    return run_on_workers(spark, work, count, spark_schema(change_schema(spec)))

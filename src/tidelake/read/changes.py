@@ -11,7 +11,7 @@ from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.file_name import log_order, parse_log
 from tidelake.model import FileGroupId, FileSlice, Instant
 from tidelake.read.incremental import Time, window
-from tidelake.read.scan import read_spec, slice_tasks
+from tidelake.read.scan import EVERYTHING, output_columns, read_spec, slice_tasks
 from tidelake.read.state import TableState
 from tidelake.view import FileGroup, join_onto_base
 
@@ -60,7 +60,8 @@ def plan_changes(
             "the window were archived",
             next_step=f"start at {state.timeline.first_active_time} or later",
         )
-    spec = read_spec(state, state.schema(), columns=None, meta=False)
+    schema = state.schema()
+    spec = read_spec(state, schema, output_columns(schema, EVERYTHING))
     state.contents.load_commit_metadata(seen.instants)
     tasks = [task for instant in seen.instants for task in _Write(state, instant).tasks()]
     return ChangesPlan(spec=spec, tasks=tuple(tasks))

@@ -11,7 +11,15 @@ from tidelake.errors import ConfigError, IncrementalRangeError
 from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.model import FileGroupId, FileSlice, Instant
 from tidelake.read.prune import Pruner
-from tidelake.read.scan import ScanPlan, read_spec, slice_tasks
+from tidelake.read.scan import (
+    EVERYTHING,
+    ScanPlan,
+    Selection,
+    output_columns,
+    read_spec,
+    scan_columns,
+    slice_tasks,
+)
 from tidelake.read.state import TableState
 from tidelake.view import AsOf
 
@@ -103,12 +111,10 @@ def _settled(state: TableState, writes: list[Instant]) -> tuple[list[Instant], b
 
 def plan_incremental(
     state: TableState,
+    selection: Selection = EVERYTHING,
     *,
     start: Time | None = None,
     end: Time | None = None,
-    columns: Sequence[str] | None = None,
-    where: str | None = None,
-    meta: bool = False,
 ) -> ScanPlan:
     """Return the scan of rows last changed inside (start, end], as they stood at its end.
 
@@ -125,10 +131,12 @@ def plan_incremental(
     at = _end_of(state, seen)
     schema = state.schema()
     keep = None if seen.is_whole else seen.requested_times
-    spec = read_spec(state, schema, columns=columns, meta=meta, as_of=at, keep_instants=keep)
+    columns = scan_columns(schema, selection)
+    spec = read_spec(state, schema, columns, as_of=at, keep_instants=keep)
+    output = output_columns(schema, selection)
     if not seen.instants and not seen.archived:
-        return ScanPlan(spec=spec, tasks=())
-    pruner = Pruner(state, schema, where)
+        return ScanPlan(spec=spec, tasks=(), output=output)
+    pruner = Pruner(state, schema, selection.where, as_of=at)
     touched = None if seen.archived or seen.is_whole else _touched(state, seen.instants)
     partitions = _within(pruner.partitions(), touched)
     slices = state.view.latest_slices(partitions, as_of=at)
@@ -144,7 +152,7 @@ def plan_incremental(
                 next_step=f"end the window at {state.earliest_retained} or later, or leave out the end",
             )
     kept = pruner.slices(slices, base_only=False)
-    return ScanPlan(spec=spec, tasks=slice_tasks(state, kept))
+    return ScanPlan(spec=spec, tasks=slice_tasks(state, kept), output=output)
 
 
 def _end_of(state: TableState, seen: Window) -> AsOf | None:

@@ -20,13 +20,22 @@ from tidelake.read.predicate import (
 )
 from tidelake.read.state import TableSchema, TableState
 from tidelake.records import arrow_schema, partition_values
+from tidelake.view import AsOf
 
 
 class Pruner:
     """Decides by partition paths and statistics which files a condition may need."""
 
-    def __init__(self, state: TableState, schema: TableSchema, where: str | None) -> None:
+    def __init__(
+        self,
+        state: TableState,
+        schema: TableSchema,
+        where: str | None,
+        *,
+        as_of: AsOf | None = None,
+    ) -> None:
         self._state = state
+        self._is_now = as_of is None
         self._types = {f.name: _column_type(f.type) for f in arrow_schema(schema.avro)}
         self._predicate: Predicate | None = (
             None if where is None else parse_where(where, self._types)
@@ -77,7 +86,8 @@ class Pruner:
     @cached_property
     def _partition_statistics(self) -> Mapping[str, Mapping[str, ColumnStats]]:
         statistics = self._state.statistics
-        if not self._has_statistics or statistics is None:
+        # What a partition holds now says nothing of what it held once.
+        if not self._has_statistics or not self._is_now or statistics is None:
             return {}
         return statistics.partition_stats(sorted(self._columns))
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tidelake.config import IncrementalFormat, QueryType
 from tidelake.read.changes import ChangesPlan, plan_changes
 from tidelake.read.incremental import plan_incremental
-from tidelake.read.scan import ScanPlan
+from tidelake.read.scan import ScanPlan, Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.read.state import TableState
 
@@ -17,22 +15,13 @@ def is_changes_query(state: TableState) -> bool:
     return state.options.incremental_format is IncrementalFormat.CDC
 
 
-def plan_rows(
-    state: TableState, columns: Sequence[str] | None = None, *, meta: bool = True
-) -> ScanPlan:
-    """Return the scan that the options ask for; Hudi's five columns come first unless told otherwise."""
+def plan_rows(state: TableState, selection: Selection) -> ScanPlan:
+    """Return the scan that the options ask for."""
     options = state.options
     if options.query_type is QueryType.INCREMENTAL:
-        return plan_incremental(
-            state, start=options.begin_time, end=options.end_time, columns=columns, meta=meta
-        )
-    return plan_snapshot(
-        state,
-        columns=columns,
-        as_of=options.as_of,
-        meta=meta,
-        base_only=options.query_type is QueryType.READ_OPTIMIZED,
-    )
+        return plan_incremental(state, selection, start=options.begin_time, end=options.end_time)
+    base_only = options.query_type is QueryType.READ_OPTIMIZED
+    return plan_snapshot(state, selection, as_of=options.as_of, base_only=base_only)
 
 
 def plan_change_rows(state: TableState) -> ChangesPlan:

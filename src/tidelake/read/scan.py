@@ -20,14 +20,33 @@ class ScanPlan:
 
     spec: ReadSpec
     tasks: tuple[SliceTask, ...]
+    output: tuple[str, ...]
+    """The columns of the answer; the scan may read more, for a condition to look at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which columns and rows a query asks for.
+
+    `where` is a condition in SQL by which whole files may be left out. `is_filtered` says that rows
+    will be filtered afterwards, so the scan reads every column the filter might look at.
+    """
+
+    columns: Sequence[str] | None = None
+    where: str | None = None
+    meta: bool = False
+    is_filtered: bool = False
+
+
+#: Every row with the user's columns.
+EVERYTHING = Selection()
 
 
 def read_spec(
     state: TableState,
     schema: TableSchema,
+    columns: tuple[str, ...],
     *,
-    columns: Sequence[str] | None,
-    meta: bool,
     as_of: AsOf | None = None,
     keep_instants: frozenset[str] | None = None,
 ) -> ReadSpec:
@@ -35,7 +54,7 @@ def read_spec(
     return ReadSpec(
         storage=state.storage.spec,
         schema=schema.avro,
-        columns=output_columns(schema, columns, meta=meta),
+        columns=columns,
         merge=MergeSpec.from_config(state.config, state.options),
         keys=KeyRule.from_config(state.config),
         blocks=block_filter(state, as_of),
@@ -45,10 +64,9 @@ def read_spec(
     )
 
 
-def output_columns(
-    schema: TableSchema, columns: Sequence[str] | None, *, meta: bool
-) -> tuple[str, ...]:
+def output_columns(schema: TableSchema, selection: Selection) -> tuple[str, ...]:
     """Return the columns of the answer in order; raise `SchemaError` for one the table lacks."""
+    columns, meta = selection.columns, selection.meta
     known = column_names(schema.avro)
     if columns is None:
         return (*META_COLUMNS, *known) if meta else tuple(known)
@@ -65,6 +83,14 @@ def output_columns(
         chosen.append(name)
     extra = [name for name in META_COLUMNS if meta and name not in chosen]
     return tuple(dict.fromkeys((*extra, *chosen)))
+
+
+def scan_columns(schema: TableSchema, selection: Selection) -> tuple[str, ...]:
+    """Return the columns to read: those of the answer, or all when a filter follows."""
+    output = output_columns(schema, selection)
+    if not selection.is_filtered:
+        return output
+    return tuple(dict.fromkeys((*output, *META_COLUMNS, *column_names(schema.avro))))
 
 
 def block_filter(state: TableState, as_of: AsOf | None) -> BlockFilter:

@@ -1,9 +1,16 @@
 from tidelake.records.history import SchemaHistory
 from tidelake.records.keys import KeyRule, partition_values, path_values
 from tidelake.records.merge_spec import Fill, MergeSpec
-from tidelake.records.schema import META_COLUMNS, arrow_schema, column_names
+from tidelake.records.schema import (
+    COMMIT_TIME,
+    META_COLUMNS,
+    arrow_schema,
+    column_names,
+    conform,
+)
 
 __all__ = [
+    "COMMIT_TIME",
     "META_COLUMNS",
     "Fill",
     "KeyRule",
@@ -11,6 +18,7 @@ __all__ = [
     "SchemaHistory",
     "arrow_schema",
     "column_names",
+    "conform",
     "partition_values",
     "path_values",
 ]

@@ -15,11 +15,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from typing_extensions import override
 
-from tidelake.engine import CHANGES_SCHEMA, change_batches, pack, spark_schema
+from tidelake.engine import CHANGES_SCHEMA, pack, spark_schema
 from tidelake.errors import ConfigError
 from tidelake.files import read_slice
 from tidelake.read.query import is_changes_query, plan_change_rows, plan_rows
-from tidelake.read.scan import output_columns
+from tidelake.read.scan import Selection, output_columns
 from tidelake.records import arrow_schema, conform
 from tidelake.table import open_state
 
@@ -44,7 +44,7 @@ class TidelakeSource(DataSource):
             return CHANGES_SCHEMA
         as_of = None if state.options.as_of is None else state.as_of(state.options.as_of)
         schema = state.schema(as_of)
-        columns = output_columns(schema, None, meta=True)
+        columns = output_columns(schema, Selection(meta=True))
         return spark_schema(arrow_schema(schema.avro, columns))
 
     @override
@@ -61,9 +61,9 @@ class TidelakeReader(DataSourceReader):
         state = open_state(_path(options), options)
         if is_changes_query(state):
             plan = plan_change_rows(state)
-            self._work = [(change_batches, plan.spec, of) for of in plan.bins(_PARALLELISM)]
+            self._work = [(json_changes, plan.spec, (task,)) for task in plan.tasks]
         else:
-            rows = plan_rows(state, schema.names)
+            rows = plan_rows(state, Selection(columns=schema.names))
             self._work = [(read_slice, rows.spec, of) for of in pack(rows.tasks, _PARALLELISM)]
 
     @override
