@@ -76,6 +76,9 @@ class LogBlock:
             raise Malformed(
                 f"the {self.kind.name} block at offset {self.offset} has no INSTANT_TIME"
             )
+        if not (found.isascii() and found.isdigit()):
+            # Such a block would pass for one of a write that never completed.
+            raise Malformed(f"the block at offset {self.offset} is of the instant {found!r}")
         return found
 
     @property

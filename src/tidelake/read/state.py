@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone, tzinfo
 from functools import cached_property
 
 from tidelake.config import ReadOptions, TableConfig, TimeBasis
-from tidelake.errors import SchemaError, TimeTravelError
+from tidelake.errors import SchemaError, TimeTravelError, reading
 from tidelake.files import SchemaHistory
 from tidelake.formats.schema_history import InternalSchema
 from tidelake.model import Action, Instant
 from tidelake.read.statistics import FileStatistics
 from tidelake.read.times import to_instant
+from tidelake.records import column_names
 from tidelake.storage import Storage
 from tidelake.timeline import (
     History,
@@ -24,6 +25,7 @@ from tidelake.timeline import (
     load_timeline,
     open_history,
 )
+from tidelake.timeline.table_properties import PROPERTIES_PATH
 from tidelake.view import AsOf, Listing, StorageListing, TableView
 
 #: Operations that move rows about without changing the table's schema.
@@ -201,20 +203,22 @@ class TableState:
 
     def schema(self, as_of: AsOf | None = None) -> TableSchema:
         """Return the table's schema now or as of a point in time."""
-        avro = None
+        avro, path = self.config.create_schema, PROPERTIES_PATH
         for instant in reversed(self.writes_by_time()):
             if as_of is not None and not _is_by(instant, as_of):
                 continue
             metadata = self.contents.commit_metadata(instant)
             if metadata.schema and metadata.operation_type not in _SERVICES:
                 avro = metadata.schema
+                path = f"{self.config.timeline_folder}/{instant.file_name}"
                 break
-        avro = avro or self.config.create_schema
         if avro is None:
             raise SchemaError(
                 f"no commit of {self.storage.spec.uri} records a schema yet",
                 next_step="write to the table once, or set hoodie.table.create.schema",
             )
+        with reading(path):
+            column_names(avro)
         return TableSchema(avro=avro, history=self._schema_history(as_of))
 
     def _schema_history(self, as_of: AsOf | None) -> SchemaHistory | None:

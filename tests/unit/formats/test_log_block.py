@@ -271,3 +271,9 @@ def test_unknown_command_is_malformed() -> None:
 def test_block_without_an_instant_is_malformed() -> None:
     with pytest.raises(Malformed, match="INSTANT_TIME"):
         valid_blocks([LogBlock(kind=BlockKind.AVRO_DATA)])
+
+
+def test_block_of_an_instant_that_is_no_time_is_malformed() -> None:
+    damaged = encode_block(BlockKind.DELETE, {HeaderKey.INSTANT_TIME: "202&1115081741159"})
+    with pytest.raises(Malformed, match="is of the instant '202&1115081741159'"):
+        valid_blocks(decode_blocks(damaged))
