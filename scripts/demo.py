@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 import zipfile
 from pathlib import Path
 from time import perf_counter
@@ -24,8 +23,6 @@ COLUMNS = ["rider", "driver", "city", "fare"]
 
 def main() -> None:
     """Tell the story of eight trips."""
-    # PySpark's notice about new versions of pandas; nothing here goes through pandas.
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     with tempfile.TemporaryDirectory(prefix="tidelake-demo-") as scratch:
         with zipfile.ZipFile(ZIP) as packed:
             packed.extractall(scratch)

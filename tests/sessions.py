@@ -1,4 +1,4 @@
-"""The Spark session of the tests, the golden run and the demo's checks."""
+"""The Spark session of the tests and of the golden run."""
 
 from __future__ import annotations
 
@@ -7,24 +7,14 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from tidelake.spark.java import ensure_java
+from tidelake.spark import local
 
 
 def local_session(master: str = "local[2]") -> SparkSession:
     """Return a small local session on whatever Java the machine offers."""
-    ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master(master)
-        .appName("tidelake tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.memory", "2g")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
+    return local.local_session(
+        "tidelake tests",
+        master=master,
+        config={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"},
     )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from typing_extensions import override
+
 
 class TidelakeError(Exception):
     """Base of the tree: what happened, and what to do next."""
@@ -14,8 +16,9 @@ class TidelakeError(Exception):
         self.problem = problem
         self.next_step = next_step
 
+    @override
     def __reduce__(self) -> tuple[object, ...]:
-        # Errors cross process borders (Spark workers), and keyword arguments do not survive the default.
+        # Errors come back from Spark's workers, and the default loses keyword arguments.
         return (_rebuild, (type(self), self.__dict__.copy(), self.args))
 
 
@@ -69,8 +72,8 @@ class MissingFileError(TidelakeError):
         super().__init__(
             f"{path} is missing from storage",
             next_step=next_step
-            or "if a clean ran while this query was reading, run the query again; otherwise restore the "
-            "file, or restore the table to a savepoint",
+            or "if a clean ran while this query was reading, run the query again; otherwise "
+            "restore the file, or restore the table to a savepoint",
         )
         self.path = path
 
@@ -82,7 +85,7 @@ class StorageError(TidelakeError):
         super().__init__(
             f"{path}: {cause}",
             next_step=next_step
-            or "check that the storage is reachable and that your credentials may read and write there",
+            or "check that the storage is reachable and that your credentials allow this",
         )
         self.path = path
         self.cause = cause

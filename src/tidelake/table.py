@@ -64,7 +64,8 @@ class Table:
     ) -> Table:
         """Open an existing table; `options` are Hudi's read options and those of the storage.
 
-        Raises `TableNotFoundError`, `NotATableError`, `UnsupportedTableError` or `CorruptFileError`.
+        Raises `TableNotFoundError`, `NotATableError`, `UnsupportedTableError` and
+        `CorruptFileError`.
         """
         return cls(spark, path, options)
 

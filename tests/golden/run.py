@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatch
@@ -30,6 +31,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=3, help="questions asked at a time")
     args = parser.parse_args()
     chosen = [n for n in harness.names() if any(fnmatch(n, p) for p in args.patterns)]
+    warnings.filterwarnings("ignore", message="The return type of DataFrame.toJSON")
     spark = local_session()
     totals: Counter[Verdict] = Counter()
     asked = 0

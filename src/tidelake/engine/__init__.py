@@ -1,5 +1,13 @@
 from tidelake.engine.bins import pack
 from tidelake.engine.dataframe import CHANGES_SCHEMA, changes_dataframe, to_dataframe
+from tidelake.engine.row_json import row_json
 from tidelake.engine.spark_types import spark_schema
 
-__all__ = ["CHANGES_SCHEMA", "changes_dataframe", "pack", "spark_schema", "to_dataframe"]
+__all__ = [
+    "CHANGES_SCHEMA",
+    "changes_dataframe",
+    "pack",
+    "row_json",
+    "spark_schema",
+    "to_dataframe",
+]

@@ -11,7 +11,7 @@ _BIN_BYTES = 32 << 20
 
 
 def weight(task: SliceTask) -> int:
-    """Return the bytes that reading a slice touches; log blocks cost more to decode than they weigh."""
+    """Return the bytes that reading a slice touches; log bytes cost more than others."""
     return task.base_size_bytes + 4 * task.log_size_bytes
 
 

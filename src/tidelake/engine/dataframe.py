@@ -1,9 +1,9 @@
 """A scan plan as a Spark DataFrame.
 
-Slices without logs go to Spark's own Parquet reader. Of a slice with logs, the base rows that no log
-touches go there too: the workers look through the logs and return one bit for each base row that is
-overruled, and the rows that take their place. What Spark's reader cannot read (other file formats,
-columns that changed their type or name) is merged row by row in the workers.
+Slices without logs go to Spark's own Parquet reader. Of a slice with logs, the base rows that no
+log touches go there too: the workers look through the logs and return one bit for each base row
+that is overruled, and the rows that take their place. What Spark's reader cannot read (other file
+formats, columns that changed their type or name) the workers merge themselves.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ CHANGES_SCHEMA = T.StructType(
 #: Slices that hold no more than this together are looked through in the driver's own process: a
 #: Spark job would take longer to start.
 _HERE_BYTES = 4 << 20
-#: Up to this many bytes of logs are looked through when the DataFrame is made, so that a damaged log
-#: is named at once and later actions need not look again; beyond that, when an action runs.
+#: Up to this many bytes of logs are looked through when the DataFrame is made, so that a damaged
+#: log is named at once and later actions need not look again; beyond that, when an action runs.
 _AT_ONCE_BYTES = 256 << 20
 #: Up to this many bytes of decided rows are carried through the driver.
 _CARRIED_BYTES = 64 << 20
@@ -70,7 +70,9 @@ def to_dataframe(
         else:
             logged.setdefault(layout, []).append(task)
     for layout, of in plain.items():
-        parts += [native.base_rows(spark, group, spec, target, layout) for group in _named_apart(of)]
+        parts += [
+            native.base_rows(spark, group, spec, target, layout) for group in _named_apart(of)
+        ]
     for layout, of in logged.items():
         parts += _Masked(spark, spec, target, merge_path).parts(of, layout)
     if ours:
@@ -139,7 +141,7 @@ class _Masked:
         if here and self.merge_path is MergePath.AUTO:
             with ThreadPoolExecutor(4) as pool:
                 found = list(
-                    pool.map(lambda at: workers.verdict(*at, self.spec), enumerate(tasks))
+                    pool.map(lambda i: workers.verdict(i, tasks[i], self.spec), range(len(tasks)))
                 )
         elif log_bytes <= _AT_ONCE_BYTES:
             frame = workers.verdicts(self.spark, tasks, self.spec, _parallelism(self.spark))
@@ -153,15 +155,13 @@ class _Masked:
     ) -> list[DataFrame]:
         for verdict in found:
             if verdict["error"] is not None:
-                raise pickle.loads(verdict["error"])  # noqa: S301 - our own worker's bytes
+                raise pickle.loads(verdict["error"])
         masks = {tasks[v["slice"]].base_name: v["mask"] for v in found if any(v["mask"])}
         based = [t for t in tasks if t.base_path is not None]
         parts = []
         if based:
             frame = workers.given_masks(self.spark, masks) if masks else None
-            parts.append(
-                native.base_rows(self.spark, based, self.spec, self.target, layout, frame)
-            )
+            parts.append(native.base_rows(self.spark, based, self.spec, self.target, layout, frame))
         streams = [v["rows"] for v in found if v["rows"] is not None]
         if sum(map(len, streams)) > _CARRIED_BYTES:
             schema = spark_schema(self.target)

@@ -1,4 +1,4 @@
-"""Base files that Spark's own Parquet reader reads, with its column pruning and filter push-down."""
+"""Base files read by Spark's own Parquet reader, column pruning and filter push-down included."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
-from tidelake.engine.workers import FILE_NAME, MASK
 from tidelake.engine.spark_types import spark_schema, spark_type
+from tidelake.engine.workers import FILE_NAME, MASK
 from tidelake.files import ReadSpec, SliceTask, read_footers
 from tidelake.records import COMMIT_TIME
 from tidelake.storage import open_storage, spark_path
@@ -27,8 +27,8 @@ _CHECKED_FILES = 256
 class Layout:
     """How the columns of a query lie in a base file.
 
-    `casts` holds the file's own type of each column that must be cast, `absent` the columns that the
-    file does not have. None instead of a layout means that only our own reader can read the file.
+    `casts` holds the file's own type of each column that must be cast. None instead of a layout
+    means that only our own reader can read the file.
     """
 
     casts: tuple[tuple[str, pa.DataType], ...] = ()
@@ -85,8 +85,7 @@ def _reads_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
         return (stored.precision, stored.scale) == (wanted.precision, wanted.scale)
     if pa.types.is_struct(stored) and pa.types.is_struct(wanted):
         return all(
-            stored.get_field_index(f.name) < 0
-            or _reads_as(stored.field(f.name).type, f.type)
+            stored.get_field_index(f.name) < 0 or _reads_as(stored.field(f.name).type, f.type)
             for f in wanted
         )
     if pa.types.is_map(stored) and pa.types.is_map(wanted):
@@ -101,9 +100,9 @@ def _reads_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
 def _casts_to(stored: pa.DataType, wanted: pa.DataType) -> bool:
     """Return whether the columns differ by a widening that a Spark cast expresses."""
     if pa.types.is_string(wanted):
-        return pa.types.is_integer(stored) or pa.types.is_binary(stored)
+        return bool(pa.types.is_integer(stored) or pa.types.is_binary(stored))
     if pa.types.is_binary(wanted):
-        return pa.types.is_string(stored)
+        return bool(pa.types.is_string(stored))
     numbers = (pa.types.is_integer, pa.types.is_floating)
     return any(is_a(stored) for is_a in numbers) and any(is_a(wanted) for is_a in numbers)
 
@@ -169,10 +168,7 @@ def _output(field: pa.Field, stored: pa.DataType | None, from_path: Mapping[str,
 def _path_values(spark: SparkSession, tasks: Sequence[SliceTask]) -> DataFrame:
     names = [name for name, _ in tasks[0].partition_values]
     schema = T.StructType([T.StructField(n, T.StringType()) for n in (FILE_NAME, *names)])
-    rows = [
-        (t.base_name, *(value for _, value in t.partition_values))
-        for t in tasks
-    ]
+    rows = [(t.base_name, *(value for _, value in t.partition_values)) for t in tasks]
     return spark.createDataFrame(rows, schema)
 
 

@@ -61,7 +61,7 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSlice:
-    """One version of a file group: a base file (or none) and the logs on top of it, in merge order."""
+    """One version of a file group: a base file or none, and the logs on top in merge order."""
 
     group: FileGroupId
     base_instant_time: str

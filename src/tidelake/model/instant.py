@@ -12,9 +12,9 @@ class Instant:
     """One action in the furthest state it has reached.
 
     `action` is the word of the file that shows the furthest state, so a completed compaction is a
-    `commit`. `file_name` is that file's name inside the timeline folder, or None for an instant from
-    the archive. `completion_time` is set exactly for completed instants; on layout 1 it is the file's
-    modification time.
+    `commit`. `file_name` is that file's name inside the timeline folder, or None for an instant
+    from the archive. `completion_time` is set exactly for completed instants; on layout 1 it is the
+    file's modification time.
     """
 
     requested_time: str

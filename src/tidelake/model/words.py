@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from enum import Enum
 
+from typing_extensions import override
 
-class Word(str, Enum):  # noqa: UP042 - StrEnum needs Python 3.11
+
+class Word(str, Enum):
     """A string with a closed set of values; prints and formats as the value itself."""
 
-    __str__ = str.__str__
-    __format__ = str.__format__
+    @override
+    def __str__(self) -> str:
+        return str.__str__(self)
+
+    @override
+    def __format__(self, format_spec: str) -> str:
+        return str.__format__(self, format_spec)
 
 
 class Action(Word):

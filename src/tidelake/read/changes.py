@@ -46,7 +46,7 @@ class ChangesPlan:
 def plan_changes(
     state: TableState, *, start: Time | None = None, end: Time | None = None
 ) -> ChangesPlan:
-    """Return the changes inside (start, end]; raise when their files are gone or were never logged."""
+    """Return the changes inside (start, end]; raise when their files are gone."""
     if not state.config.cdc_enabled:
         raise ConfigError(
             f"table {state.config.name} keeps no change log (hoodie.table.cdc.enabled is not true)",
@@ -56,8 +56,8 @@ def plan_changes(
     seen = window(state, start, end)
     if seen.archived:
         raise IncrementalRangeError(
-            f"changes since {seen.start or 'the beginning'} are gone: {len(seen.archived)} writes of "
-            "the window were archived",
+            f"changes since {seen.start or 'the beginning'} are gone: {len(seen.archived)} "
+            "writes of the window were archived",
             next_step=f"start at {state.timeline.first_active_time} or later",
         )
     schema = state.schema()
@@ -118,7 +118,7 @@ class _Write:
 
     def _appended(self, group: FileGroupId, stats: Sequence[WriteStat]) -> ChangeTask:
         files = self._group(group)
-        written = {stat.path for stat in stats}
+        written = {stat.path for stat in stats if stat.path}
         logs = tuple(sorted((f for f in files.log_files if f.path in written), key=log_order))
         if len(logs) < len(written):
             raise self._gone(next(iter(written - {f.path for f in logs})))

@@ -47,7 +47,7 @@ class Window:
 
 
 def window(state: TableState, start: Time | None, end: Time | None) -> Window:
-    """Return the writes of a window: by completion time from version 8 on, else by requested time."""
+    """Return the writes of a window, by completion time from version 8 on, else by requested."""
     after = None if start is None else state.instant(start)
     until = None if end is None else state.instant(end)
     if after is not None and until is not None and after > until:
@@ -118,13 +118,13 @@ def plan_incremental(
 ) -> ScanPlan:
     """Return the scan of rows last changed inside (start, end], as they stood at its end.
 
-    The rows are merged as of the end of the window, so a change that lost against another one is not
-    among them.
+    The rows are merged as of the end of the window, so a change that lost against another one is
+    not among them.
     """
     if not state.config.populate_meta_fields:
         raise IncrementalRangeError(
-            "the table keeps no meta columns (hoodie.populate.meta.fields=false), so nobody can tell "
-            "when a row changed",
+            "the table keeps no meta columns (hoodie.populate.meta.fields=false), so nobody can "
+            "tell when a row changed",
             next_step="read the whole table, or compare two points in time with as_of",
         )
     seen = window(state, start, end)
@@ -144,13 +144,12 @@ def plan_incremental(
         if at is not None:
             _refuse_cleaned(state, seen, touched, slices, partitions)
         slices = [s for s in slices if s.group in touched]
-    elif at is not None and state.earliest_retained is not None:
-        if at.time < state.earliest_retained:
-            raise IncrementalRangeError(
-                f"files as of {at.time} were cleaned: the table keeps its past from "
-                f"{state.earliest_retained} on",
-                next_step=f"end the window at {state.earliest_retained} or later, or leave out the end",
-            )
+    elif at is not None and at.time < (state.earliest_retained or ""):
+        raise IncrementalRangeError(
+            f"files as of {at.time} were cleaned: the table keeps its past from "
+            f"{state.earliest_retained} on",
+            next_step=f"end the window at {state.earliest_retained} or later, or leave out the end",
+        )
     kept = pruner.slices(slices, base_only=False)
     return ScanPlan(spec=spec, tasks=slice_tasks(state, kept), output=output)
 
@@ -204,6 +203,6 @@ def _refuse_cleaned(
             continue
         raise IncrementalRangeError(
             f"the rows as of {seen.end} are gone: {path} was cleaned",
-            next_step="leave out the end to read every row changed since the start as it is now, or "
-            "read windows before the cleaner passes them",
+            next_step="leave out the end to read every row changed since the start as it is now, "
+            "or read windows before the cleaner passes them",
         )

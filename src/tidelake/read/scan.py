@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tidelake.config import TableConfig
 from tidelake.errors import SchemaError
 from tidelake.files import BlockFilter, ReadSpec, SliceTask
 from tidelake.model import FileSlice
@@ -136,5 +135,3 @@ def slice_tasks(
 
 def _values_from_path(state: TableState) -> bool:
     return state.config.drop_partition_columns or state.options.partition_values_from_path
-
-

@@ -126,8 +126,8 @@ class TableState:
     def as_of(self, time: str | int | datetime) -> AsOf:
         """Return the point in the past that `time` means, or raise `TimeTravelError`.
 
-        From version 8 on it is a completion time, unless `time` is the requested time of a completed
-        instant: people paste `_hoodie_commit_time`, and mean the table as of that commit.
+        From version 8 on it is a completion time, unless `time` is the requested time of a
+        completed instant: people paste `_hoodie_commit_time`, and mean the table as of that commit.
         """
         at = self.instant(time)
         basis = TimeBasis.REQUESTED

@@ -16,7 +16,5 @@ class FileStatistics(Protocol):
     ) -> Mapping[str, Mapping[str, ColumnStats]]:
         """Return by file name, then by column, what is known; what is missing is unknown."""
 
-    def partition_stats(
-        self, columns: Collection[str]
-    ) -> Mapping[str, Mapping[str, ColumnStats]]:
+    def partition_stats(self, columns: Collection[str]) -> Mapping[str, Mapping[str, ColumnStats]]:
         """Return by partition, then by column, what is known; what is missing is unknown."""

@@ -25,8 +25,8 @@ def to_instant(time: str | int | datetime, zone: tzinfo = timezone.utc) -> str:
     """Return `time` in the digits of an instant.
 
     Accepted are instants (14 digits mean the whole second), dates, date-times with or without zone,
-    epoch milliseconds and `datetime`. `zone` is that of the timeline. Digits of any other length pass
-    unchanged: people write `0` and `000` for the beginning.
+    epoch milliseconds and `datetime`. `zone` is that of the timeline. Digits of any other length
+    pass unchanged: people write `0` and `000` for the beginning.
     """
     if isinstance(time, datetime):
         return instant_text(time.astimezone(zone) if time.tzinfo else time)

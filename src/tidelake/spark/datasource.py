@@ -6,8 +6,8 @@ Spark runs all of this in Python workers, away from the session, so rows are rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 - the customary name
@@ -15,13 +15,15 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from typing_extensions import override
 
-from tidelake.engine import CHANGES_SCHEMA, pack, spark_schema
+from tidelake.engine import CHANGES_SCHEMA, pack, row_json, spark_schema
 from tidelake.errors import ConfigError
-from tidelake.files import read_slice
+from tidelake.files import ChangeTask, ReadSpec, read_changes, read_slice
 from tidelake.read.query import is_changes_query, plan_change_rows, plan_rows
 from tidelake.read.scan import Selection, output_columns
 from tidelake.records import arrow_schema, conform
 from tidelake.table import open_state
+
+Batches = Iterator[pa.RecordBatch]
 
 #: Partitions to aim for; how many cores there are is not known here.
 _PARALLELISM = 16
@@ -59,28 +61,44 @@ class TidelakeReader(DataSourceReader):
     def __init__(self, options: dict[str, str], schema: T.StructType) -> None:
         self._target = to_arrow_schema(schema, timezone="UTC")
         state = open_state(_path(options), options)
+        self._work: list[list[Callable[[], Batches]]]
         if is_changes_query(state):
             plan = plan_change_rows(state)
-            self._work = [(json_changes, plan.spec, (task,)) for task in plan.tasks]
+            self._work = [[partial(_json_changes, task, plan.spec)] for task in plan.tasks]
         else:
             rows = plan_rows(state, Selection(columns=schema.names))
-            self._work = [(read_slice, rows.spec, of) for of in pack(rows.tasks, _PARALLELISM)]
+            bins = pack(rows.tasks, _PARALLELISM)
+            self._work = [[partial(read_slice, task, rows.spec) for task in of] for of in bins]
 
     @override
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition for each share of the slices; an empty table has one without rows."""
+        """Return one partition for each share of the slices, and at least one."""
         return [InputPartition(number) for number in range(max(1, len(self._work)))]
 
     @override
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of one share."""
-        for batches, spec, tasks in self._work[partition.value : partition.value + 1]:
-            for task in tasks:
-                for batch in batches(task, spec):
+        for share in self._work[partition.value : partition.value + 1]:
+            for batches in share:
+                for batch in batches():
                     yield from conform(pa.Table.from_batches([batch]), self._target).to_batches()
 
 
-def _path(options: dict[str, str]) -> str:
+def _json_changes(task: ChangeTask, spec: ReadSpec) -> Batches:
+    for batch in read_changes(task, spec):
+        images = [
+            pa.array([None if v is None else row_json(v) for v in batch.column(side).to_pylist()])
+            for side in ("before", "after")
+        ]
+        columns = [
+            batch.column("op"),
+            batch.column("ts_ms"),
+            *(i.cast(pa.string()) for i in images),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, CHANGES_SCHEMA.names)
+
+
+def _path(options: Mapping[str, str]) -> str:
     path = options.get("path")
     if not path:
         raise ConfigError(

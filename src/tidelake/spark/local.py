@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
+from collections.abc import Mapping
 from importlib.resources import files
 
 from pyspark.sql import SparkSession
@@ -11,17 +13,21 @@ from pyspark.sql import SparkSession
 from tidelake.spark.java import ensure_java
 
 
-def local_session(app_name: str) -> SparkSession:
+def local_session(
+    app_name: str, *, master: str | None = None, config: Mapping[str, str] | None = None
+) -> SparkSession:
     """Start Spark on this machine, or take the session that is there already.
 
-    It says nothing below errors. `MASTER` chooses another master than all cores of the machine, and
-    the times it shows are in UTC.
+    It says nothing below errors, and the times it shows are in UTC. Without `master` the variable
+    MASTER chooses, else all cores of the machine are used.
     """
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     quiet = files("tidelake.spark") / "log4j2.properties"
-    spark = (
-        SparkSession.builder.master(os.environ.get("MASTER", "local[*]"))
+    # PySpark's notice about new versions of pandas, through which nothing here goes.
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+    builder = (
+        SparkSession.builder.master(master or os.environ.get("MASTER", "local[*]"))
         .appName(app_name)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -29,7 +35,9 @@ def local_session(app_name: str) -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{quiet}")
-        .getOrCreate()
     )
+    for name, value in (config or {}).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark

@@ -14,7 +14,7 @@ def register(spark: SparkSession) -> None:
     if not hasattr(spark, "dataSource"):
         raise ConfigError(
             f"Spark {spark.version} has no Python data sources",
-            next_step="use Table.open(spark, path).read(), which works on Spark 3.5 too, or Spark 4",
+            next_step="use Table.open(spark, path).read(), which works here too, or Spark 4",
         )
     # Spark 3.5 has no module to import the base class from.
     spark.dataSource.register(import_module("tidelake.spark.datasource").TidelakeSource)

@@ -1,9 +1,9 @@
 """The one slicer: which files of a file group belong together, and in which order they merge.
 
-From table version 8 on a log file is named by its own deltacommit, and it belongs to the newest base
-file that was requested before the log *completed*; so a deltacommit that ran while a compaction was
-planned lands behind that compaction, and nobody has to wait. Up to version 7 the name itself says the
-slice.
+From table version 8 on a log file is named by its own deltacommit, and it belongs to the newest
+base file that was requested before the log *completed*; so a deltacommit that ran while a
+compaction was planned lands behind that compaction, and nobody has to wait. Up to version 7 the
+name itself says the slice.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def slice_by_completion_time(
     """Return the committed slices of a group of table version 8 or later, oldest first.
 
     Only committed base files cut; a base file that a running compaction has already put on storage
-    neither cuts nor is read. `compacted_at` gives, for the instant of a completed log compaction, the
-    completion time at which its output stands: that of its newest input. `extra_cuts` are requested
-    times that cut without a base file.
+    neither cuts nor is read. `compacted_at` gives, for the instant of a completed log compaction,
+    the completion time at which its output stands: that of its newest input. `extra_cuts` are
+    requested times that cut without a base file.
     """
     bases = {b.instant_time: b for b in group.base_files if completion_time(b.instant_time)}
     stands = compacted_at or {}

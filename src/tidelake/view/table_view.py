@@ -37,7 +37,7 @@ class Replacement:
 
 
 class CommitTimes:
-    """Answer when an instant completed, from the active timeline and, for older ones, from history."""
+    """Answer when an instant completed, from the active timeline or, if archived, from history."""
 
     def __init__(self, timeline: Timeline, history: Callable[[], Mapping[str, str]]) -> None:
         self._active = {i.requested_time: i.completion_time for i in timeline.writes()}
@@ -113,7 +113,8 @@ class TableView:
     ) -> list[FileSlice]:
         """Return the newest slice of every live file group, now or at a point in the past.
 
-        Logs behind a pending compaction are joined with the slice before it, so no record is missed.
+        Logs behind a pending compaction are joined with the slice before it, so no record is
+        missed.
         """
         found = (
             self.latest_slice(group, as_of)
@@ -123,7 +124,7 @@ class TableView:
         return [s for s in found if s is not None and (s.base_file or s.log_files)]
 
     def latest_slice(self, group: FileGroup, as_of: AsOf | None = None) -> FileSlice | None:
-        """Return the newest slice of one group, or None when nothing of it was committed by then."""
+        """Return the newest slice of one group, or None when nothing was committed by then."""
         if self._by_name:
             return self._latest_by_name(group, as_of)
         if as_of is None or as_of.basis is TimeBasis.COMPLETION:
@@ -176,9 +177,7 @@ class TableView:
     def _committed(self, requested_time: str) -> str | None:
         return requested_time if self.times.is_committed(requested_time) else None
 
-    def pending_compactions(
-        self, group: FileGroupId, as_of: AsOf | None = None
-    ) -> frozenset[str]:
+    def pending_compactions(self, group: FileGroupId, as_of: AsOf | None = None) -> frozenset[str]:
         """Return the requested times of pending compactions that include the file group."""
         planned = self._compaction_plans.get(group, frozenset())
         return planned if as_of is None else frozenset(t for t in planned if t <= as_of.time)

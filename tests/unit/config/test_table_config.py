@@ -190,7 +190,7 @@ def test_travels_to_workers() -> None:
 
 UNSUPPORTED = [
     ("hoodie.table.version", "10", "newer tidelake"),
-    ("hoodie.table.version", "7", "upgrade the table"),
+    ("hoodie.table.version", "5", "upgrade the table"),
     ("hoodie.table.version", "5", "upgrade the table"),
     ("hoodie.table.version", "", "restore"),
     ("hoodie.timeline.layout.version", "", "restore"),

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import Unpack
+from tests.golden import harness
+from tidelake.cli import main
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+NAME = "mor_avro_v8_trips_8i3u1d"
+
+
+def json_rows(capsys: pytest.CaptureFixture[str], *argv: str) -> list[str]:
+    assert main(["read", *argv, "--json"]) == 0
+    return harness.canonical(json.loads(line) for line in capsys.readouterr().out.splitlines())
+
+
+def owed(label: str) -> list[str]:
+    question = next(q for q in harness.load(NAME).questions if q.label == label)
+    assert isinstance(question.apache, list)
+    return harness.canonical(question.apache)
+
+
+def test_json_lines_are_the_rows_of_each_query(
+    capsys: pytest.CaptureFixture[str], golden_table: Unpack
+) -> None:
+    root = str(golden_table(NAME))
+    first, last = "20251220210109593", "20251220210129883"
+    assert json_rows(capsys, root) == owed("snapshot")
+    assert json_rows(capsys, root, "--query", "read_optimized") == owed("read_optimized")
+    assert len(json_rows(capsys, root, "--as-of", first)) == 8
+    window = ["--query", "incremental", "--start", last]
+    assert json_rows(capsys, root, *window) == owed(f"incremental ({last}, now]")
+
+
+def test_json_is_what_spark_prints_for_every_type(
+    capsys: pytest.CaptureFixture[str], golden_table: Unpack, spark: SparkSession
+) -> None:
+    from tidelake import Table
+
+    root = str(golden_table("v9_cow_types_ntz"))
+    assert main(["read", root, "--json"]) == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(
+        Table.open(spark, root).read().toJSON().collect()
+    )
+
+
+def test_columns_where_and_limit_shape_the_answer(
+    capsys: pytest.CaptureFixture[str], golden_table: Unpack
+) -> None:
+    root = str(golden_table(NAME))
+    argv = [root, "--columns", "fare,rider", "--where", "city = 'san_francisco'", "--limit", "2"]
+    assert main(["read", *argv]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["fare", "rider"]
+    assert lines[-1].startswith("2 rows shown, there are more")
+    assert len(lines) == 5
+
+
+def test_meta_columns_come_first(capsys: pytest.CaptureFixture[str], golden_table: Unpack) -> None:
+    assert main(["read", str(golden_table(NAME)), "--meta"]) == 0
+    header = capsys.readouterr().out.splitlines()[0].split()
+    assert header[0] == "_hoodie_commit_time"
+    assert header[5:] == ["ts", "uuid", "rider", "driver", "fare", "city"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        (["--columns", "nothing"], "nothing"),
+        (["--where", "nothing = 1"], "nothing"),
+        (["--where", "city ="], "city ="),
+        (["--as-of", "20000101000000000"], "20000101000000000"),
+        (["--as-of", "yesterday"], "yesterday"),
+        (["--option", "hoodie.datasource.query.typ=snapshot"], "hoodie.datasource.query.typ"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_answered_in_two_lines(
+    argv: list[str], named: str, capsys: pytest.CaptureFixture[str], golden_table: Unpack
+) -> None:
+    assert main(["read", str(golden_table(NAME)), *argv]) == 1
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    first, second = streams.err.splitlines()
+    assert named in first
+    assert second.startswith("  next: ")
