@@ -24,6 +24,7 @@ from pyspark.sql import types as T  # noqa: N812
 from tidelake.config import MergePath
 from tidelake.engine import native, workers
 from tidelake.engine.native import Layout
+from tidelake.engine.reach import spark_reaches
 from tidelake.engine.spark_types import spark_schema
 from tidelake.files import ChangeTask, ReadSpec, SliceTask
 from tidelake.records import arrow_schema
@@ -54,7 +55,7 @@ def to_dataframe(
 ) -> DataFrame:
     """Return the rows of the slices as a DataFrame with `spec.columns` in that order."""
     target = arrow_schema(spec.schema, spec.columns)
-    layouts = _native_layouts(spec, tasks, target)
+    layouts = _native_layouts(spark, spec, tasks, target)
     parts: list[DataFrame] = []
     plain: dict[Layout, list[SliceTask]] = {}
     logged: dict[Layout, list[SliceTask]] = {}
@@ -96,9 +97,11 @@ def changes_dataframe(
 
 
 def _native_layouts(
-    spec: ReadSpec, tasks: Sequence[SliceTask], target: pa.Schema
+    spark: SparkSession, spec: ReadSpec, tasks: Sequence[SliceTask], target: pa.Schema
 ) -> dict[str, Layout | None]:
-    if spec.history is not None:
+    """Return how Spark's reader finds the columns, for each base file that it can read."""
+    based = next((task.base_path for task in tasks if task.base_path is not None), None)
+    if based is None or spec.history is not None or not spark_reaches(spark, spec.storage, based):
         return {}
     return native.layouts(tasks, spec, target)
 

@@ -14,7 +14,7 @@ from tidelake.engine.spark_types import spark_schema, spark_type
 from tidelake.engine.workers import FILE_NAME, MASK
 from tidelake.files import ReadSpec, SliceTask, read_footers
 from tidelake.records import COMMIT_TIME
-from tidelake.storage import open_storage, spark_path
+from tidelake.storage import open_storage, spark_options, spark_path
 
 ROW_INDEX = "__tidelake_row"
 
@@ -128,7 +128,8 @@ def base_rows(
     if spec.keep_instants is not None:
         fields.setdefault(COMMIT_TIME, T.StructField(COMMIT_TIME, T.StringType()))
     frame = (
-        spark.read.schema(T.StructType(list(fields.values())))
+        spark.read.options(**spark_options(spec.storage))
+        .schema(T.StructType(list(fields.values())))
         .option("recursiveFileLookup", "true")
         .parquet(*(spark_path(spec.storage, t.base_path or "") for t in tasks))
     )
