@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bench.cpu import tree_cpu_s
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -41,10 +43,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Seconds of one engine in one case: until the DataFrame exists, and until its rows do."""
+    """Seconds of one engine in one case: until the DataFrame exists, until its rows do, of cpu."""
 
     plan: list[float] = field(default_factory=list)
     total: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
 
     @property
     def median(self) -> float:
@@ -56,6 +59,7 @@ class Times:
         return {
             "median_s": round(self.median, 4),
             "plan_median_s": round(statistics.median(self.plan), 4),
+            "cpu_median_s": round(statistics.median(self.cpu), 4) if self.cpu else None,
             "runs_s": [round(t, 4) for t in self.total],
         }
 
@@ -72,14 +76,18 @@ def measure(case: Case, *, runs: int, warm_ups: int) -> dict[str, Times]:
     for number in range(warm_ups + runs):
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
+            cpu_before = tree_cpu_s()
             started = time.perf_counter()
             df = case.engines[name]()
             planned = time.perf_counter()
             rows = df.collect()
             ended = time.perf_counter()
+            cpu_after = tree_cpu_s()
             if number >= warm_ups:
                 times[name].plan.append(planned - started)
                 times[name].total.append(ended - started)
+                if cpu_before is not None and cpu_after is not None:
+                    times[name].cpu.append(cpu_after - cpu_before)
             answers.setdefault(name, sorted(repr(tuple(row)) for row in rows))
     _compare(case, answers)
     return times
@@ -147,9 +155,10 @@ def show_times(case: Case, times: Mapping[str, Times]) -> None:
     for name, each in times.items():
         ratio = each.median / times[first].median
         plan = statistics.median(each.plan)
+        cpu = f", cpu {statistics.median(each.cpu):.2f}" if each.cpu else ""
         spread = f"{min(each.total):.3f}-{max(each.total):.3f}"
         sys.stdout.write(
-            f"  {name:<24} {each.median:8.3f} s  (plan {plan:6.3f}, {spread})  {ratio:6.2f}x\n"
+            f"  {name:<24} {each.median:8.3f} s  (plan {plan:6.3f}{cpu}, {spread})  {ratio:6.2f}x\n"
         )
     sys.stdout.flush()
 
