@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -24,6 +25,8 @@ def local_session(
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     quiet = files("tidelake.spark") / "log4j2.properties"
+    # PySpark logs each failed query at length before it raises the error that we then report.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     # PySpark's notice about new versions of pandas, through which nothing here goes.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     builder = (
