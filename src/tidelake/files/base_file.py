@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,21 +38,27 @@ class BaseFile:
         with _readable(self._path):
             source: Any = storage.local_path(self._path) or storage.open(self._path)
             self._file = _Parquet(source) if extension == "parquet" else _Orc(source)
+        self._names = frozenset(self._file.names)
 
     @property
     def num_rows(self) -> int:
         """Return the number of rows in the file."""
         return self._file.num_rows
 
+    def require(self, names: Iterable[str]) -> None:
+        """Raise `CorruptFileError` unless the file holds the columns `names`."""
+        for name in names:
+            if self._stored(name) is None and name not in self._partition_values:
+                raise CorruptFileError(self._path, f"it has no column {name}")
+
+    def _stored(self, name: str) -> str | None:
+        source = None if self._sources is None else self._sources.get(name)
+        stored = name if source is None else source.name
+        return stored if stored in self._names else None
+
     def batches(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """Return the file's rows in order, as tables of `schema`."""
-        present = set(self._file.names)
-        names = []
-        for name in schema.names:
-            source = None if self._sources is None else self._sources.get(name)
-            stored = name if source is None else source.name
-            if stored is not None and stored in present:
-                names.append(stored)
+        names = [stored for name in schema.names if (stored := self._stored(name)) is not None]
         with _readable(self._path):
             for table in self._file.batches(names):
                 yield self._conform(table, schema)
@@ -112,5 +118,5 @@ def _readable(path: str) -> Iterator[None]:
         raise MissingFileError(path) from cause
     except PermissionError as cause:
         raise StorageError(path, cause.strerror or str(cause)) from cause
-    except (pa.ArrowException, OSError) as cause:
+    except (pa.ArrowException, OSError, ValueError) as cause:
         raise CorruptFileError(path, str(cause)) from cause

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tidelake.errors import Malformed, reading
 from tidelake.files.layout import Layout, as_series
-from tidelake.files.log_records import decode_log, raw_records, scan_files
+from tidelake.files.log_records import decode_log, raw_records, scan_logs
 from tidelake.files.read_slice import Matcher, merged_tables, row_keys
 from tidelake.files.task import ReadSpec, SliceTask
 from tidelake.formats.log_block import BlockKind, LogBlock, decode_blocks
@@ -98,10 +98,12 @@ class _Changes:
         paths = () if self._task.after is None else self._task.after.log_paths
         blocks = [
             placed
-            for placed in scan_files(self._storage, paths, self._carrying)
+            for placed in scan_logs(self._storage, paths, self._carrying)
             if placed.block.instant_time == self._task.instant_time
         ]
-        winners = resolve(decode_log(blocks, self._carrying, self._layout), self._layout.merge)
+        winners = resolve(
+            decode_log(self._storage, blocks, self._carrying, self._layout), self._layout.merge
+        )
         matcher = Matcher(winners)
         for rows in self._rows(self._task.before):
             positions, chosen = matcher.match(row_keys(rows, self._carrying))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from tidelake.errors import Malformed, reading
 from tidelake.files.avro_records import decode_records
 from tidelake.files.layout import Layout, as_series
-from tidelake.files.task import ReadSpec, SliceTask
+from tidelake.files.task import ReadSpec
 from tidelake.formats import delete_block, record_positions
 from tidelake.formats.delete_block import DeleteRecords, OrderingKind
 from tidelake.formats.hfile import HFile
@@ -44,10 +44,21 @@ _DELETE_OPERATIONS = pa.array(["D", "-U"])
 
 @dataclass(frozen=True, slots=True)
 class PlacedBlock:
-    """A block that counts, and the file it lies in."""
+    """A block that counts, and where it lies; its content may have been left on storage."""
 
     path: str
     block: LogBlock
+    size_bytes: int
+
+    def load(self, storage: Storage) -> LogBlock:
+        """Return the block with its content."""
+        if len(self.block.content):
+            return self.block
+        data = storage.read_range(self.path, self.block.offset, self.size_bytes)
+        found = decode_blocks(data)
+        if len(found) != 1 or found[0].headers != self.block.headers:
+            raise Malformed(f"the block at offset {self.block.offset} changed while it was read")
+        return found[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,30 +96,38 @@ class _Part:
         )
 
 
-def scan_blocks(storage: Storage, task: SliceTask, spec: ReadSpec) -> list[PlacedBlock]:
-    """Return the data and delete blocks of the slice that the query applies, oldest first."""
-    return scan_files(storage, task.log_paths, spec)
+def scan_logs(storage: Storage, paths: Sequence[str], spec: ReadSpec) -> list[PlacedBlock]:
+    """Return the data and delete blocks of log files, in merge order, that the query applies.
 
-
-def scan_files(storage: Storage, paths: Sequence[str], spec: ReadSpec) -> list[PlacedBlock]:
-    """Return the blocks of log files, given in merge order, that the query applies."""
-    path_of: dict[int, str] = {}
+    Once they hold more than the budget, contents are left on storage and loaded one by one.
+    """
+    placed: dict[int, PlacedBlock] = {}
     blocks: list[LogBlock] = []
+    held_bytes = 0
     for path in paths:
         with reading(path):
-            for block in decode_blocks(storage.read(path)):
+            data = storage.read(path)
+            held_bytes += len(data)
+            found = decode_blocks(data)
+            ends = [*(block.offset for block in found[1:]), len(data)]
+            for block, end in zip(found, ends, strict=True):
                 if block.kind is not BlockKind.CORRUPT:
                     # Asking names the file of a block that has neither instant nor known command.
                     _ = block.instant_time, block.is_rollback
-                    path_of[id(block)] = path
-                    blocks.append(block)
-    found = valid_blocks(
-        blocks,
-        latest_instant=spec.blocks.latest_instant,
-        is_visible=spec.blocks.is_visible,
-        in_range=spec.blocks.in_range,
-    )
-    return [PlacedBlock(path_of[id(block)], block) for block in found]
+                    kept = block
+                    if held_bytes > spec.log_budget_bytes:
+                        kept = replace(block, content=b"")
+                    placed[id(kept)] = PlacedBlock(path, kept, end - block.offset)
+                    blocks.append(kept)
+    return [
+        placed[id(block)]
+        for block in valid_blocks(
+            blocks,
+            latest_instant=spec.blocks.latest_instant,
+            is_visible=spec.blocks.is_visible,
+            in_range=spec.blocks.in_range,
+        )
+    ]
 
 
 def positions_of(blocks: Sequence[PlacedBlock], base_instant: str | None) -> bool:
@@ -125,6 +144,7 @@ def positions_of(blocks: Sequence[PlacedBlock], base_instant: str | None) -> boo
 
 
 def decode_log(
+    storage: Storage,
     blocks: Sequence[PlacedBlock],
     spec: ReadSpec,
     layout: Layout,
@@ -139,7 +159,8 @@ def decode_log(
     parts = []
     for placed in blocks:
         with reading(placed.path):
-            part = _decode_block(placed.block, spec, layout, by_position=by_position)
+            block = placed.load(storage)
+            part = _decode_block(block, spec, layout, by_position=by_position)
         if share is not None and share.of > 1:
             part = part.only(share.holds(part.keys).to_numpy())
         if len(part.keys):
@@ -255,7 +276,11 @@ def _hfile_records(block: LogBlock, columns: Sequence[str] | None) -> pa.Table:
     table = decode_records(body, len(cells), block.schema or file.schema, columns)
     at = table.schema.get_field_index(RECORD_KEY)
     if at >= 0 and table.column(at).null_count:
-        keys = pa.chunked_array([pa.array([key.decode() for key, _ in cells], pa.string())])
+        try:
+            texts = [key.decode() for key, _ in cells]
+        except UnicodeDecodeError as cause:
+            raise Malformed("a key of the HFile block is no UTF-8 text") from cause
+        keys = pa.chunked_array([pa.array(texts, pa.string())])
         table = table.set_column(at, RECORD_KEY, pc.coalesce(table.column(at), keys))
     return table
 

@@ -18,7 +18,7 @@ from tidelake.files.log_records import (
     Share,
     decode_log,
     positions_of,
-    scan_blocks,
+    scan_logs,
 )
 from tidelake.files.task import ReadSpec, SliceTask
 from tidelake.records._polars import polars as pl
@@ -68,14 +68,14 @@ def merged_tables(
 ) -> Iterator[pa.Table]:
     """Return the merged rows of the slice, in the columns of `layout.rows`."""
     base = None if task.base_path is None else BaseFile(storage, task, spec)
-    blocks = scan_blocks(storage, task, spec) if task.log_paths else []
+    blocks = scan_logs(storage, task.log_paths, spec)
     if not blocks:
         if base is not None:
             yield from base.batches(layout.rows)
         return
     shares = max(1, -(-task.log_size_bytes // spec.log_budget_bytes))
     for index in range(shares):
-        yield from _merge(base, blocks, spec, layout, Share(index, shares))
+        yield from _merge(storage, base, blocks, spec, layout, Share(index, shares))
 
 
 def decide_slice(task: SliceTask, spec: ReadSpec) -> Decided:
@@ -86,9 +86,11 @@ def decide_slice(task: SliceTask, spec: ReadSpec) -> Decided:
     """
     layout = Layout.of(spec)
     storage = open_storage(spec.storage)
-    blocks = scan_blocks(storage, task, spec)
+    blocks = scan_logs(storage, task.log_paths, spec)
     by_position = spec.merge.use_positions and positions_of(blocks, task.base_instant)
-    winners = resolve(decode_log(blocks, spec, layout, by_position=by_position), layout.merge)
+    winners = resolve(
+        decode_log(storage, blocks, spec, layout, by_position=by_position), layout.merge
+    )
     if task.base_path is None:
         rows = winners.inserted(np.zeros(len(winners), np.bool_))
         return Decided(rows=_final(rows, spec, layout), mask=np.zeros(0, np.uint64), base_rows=0)
@@ -128,6 +130,7 @@ def _find(
             )
         looked_at = base.read(ordering) if len(ordering) else pa.table({})
         return positions, np.arange(len(winners), dtype=np.int64), looked_at
+    base.require(layout.keys.names)
     looked_at = base.read(pa.schema({f.name: f for f in [*layout.keys, *ordering]}.values()))
     matcher = Matcher(winners)
     positions, chosen = matcher.match(row_keys(looked_at, spec))
@@ -151,15 +154,17 @@ def _rows_at(base: BaseFile, schema: pa.Schema, positions: Rows) -> pa.Table:
 
 
 def _merge(
+    storage: Storage,
     base: BaseFile | None,
     blocks: list[PlacedBlock],
     spec: ReadSpec,
     layout: Layout,
     share: Share,
 ) -> Iterator[pa.Table]:
-    winners = resolve(decode_log(blocks, spec, layout, share=share), layout.merge)
+    winners = resolve(decode_log(storage, blocks, spec, layout, share=share), layout.merge)
     matcher = Matcher(winners)
     if base is not None:
+        base.require(layout.keys.names)
         schema = layout.with_rows(layout.keys, layout.ordering)
         for batch in base.batches(schema):
             table = batch

@@ -1,26 +1,33 @@
 from __future__ import annotations
 
+import io
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 from tests.unit.files.small_slice import (
     BASE_INSTANT,
     EVENT,
     FIELDS,
     SmallSlice,
+    avro,
     instant,
     ordered,
     row,
 )
+from tests.unit.formats.test_hfile import assemble, block, cell, plain_index
 from tidelake.errors import CorruptFileError, MissingFileError, SchemaError, UnsupportedTableError
 from tidelake.files import BlockFilter, decide_slice, read_base, read_slice
 from tidelake.formats.delete_block import OrderingKind
 from tidelake.formats.log_block import BlockKind, HeaderKey
-from tidelake.records import KeyRule, MergeSpec
+from tidelake.records import META_COLUMNS, KeyRule, MergeSpec
 
 COMMIT = MergeSpec()
 
@@ -199,6 +206,28 @@ def test_parquet_log_blocks(piece: SmallSlice) -> None:
     assert piece.read() == [row("a", 2, "new", "w"), row("b", 2, "new", "w")]
 
 
+def test_hfile_log_blocks_give_the_key_to_records_that_leave_it_out(piece: SmallSlice) -> None:
+    piece.base([row("a", 1, "old"), row("b", 1, "old")])
+    schema = avro((*FIELDS,), meta=True)
+    datum = io.BytesIO()
+    record = {**dict.fromkeys(META_COLUMNS), **row("a", 2, "new")}
+    fastavro.schemaless_writer(datum, fastavro.parse_schema(json.loads(schema)), record)
+    data = block(b"DATABLK*", cell(b"a", datum.getvalue()))
+    content = assemble(data, plain_index(data))
+    piece.block(BlockKind.HFILE_DATA, content, {HeaderKey.SCHEMA: schema})
+    assert piece.read() == [row("a", 2, "new"), row("b", 1, "old")]
+
+
+def test_orc_base_files(piece: SmallSlice) -> None:
+    piece.base([row("a", 1, "old"), row("b", 1, "old")])
+    assert piece.base_name is not None
+    name = piece.base_name.replace(".parquet", ".orc")
+    orc.write_table(pq.read_table(piece.folder / piece.base_name), piece.folder / name)
+    piece.base_name = name
+    piece.log([row("a", 2, "new")])
+    assert piece.read() == [row("a", 2, "new"), row("b", 1, "old")]
+
+
 def test_rows_that_say_they_are_deletes(tmp_path: Path) -> None:
     fields = (*FIELDS, ("_hoodie_is_deleted", ["null", "boolean"]), ("op", ["null", "string"]))
     piece = SmallSlice(tmp_path, fields=fields)
@@ -272,6 +301,17 @@ def test_a_base_file_cut_short_is_damaged(piece: SmallSlice) -> None:
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(CorruptFileError, match=BASE_INSTANT):
         list(read_slice(piece.task(), piece.spec()))
+
+
+def test_a_base_file_without_keys_cannot_meet_logs(piece: SmallSlice) -> None:
+    piece.base([row("a")])
+    assert piece.base_name is not None
+    path = piece.folder / piece.base_name
+    pq.write_table(pq.read_table(path).drop_columns("_hoodie_record_key"), path)
+    piece.log([row("a", 2)])
+    for read in (lambda t, s: list(read_slice(t, s)), decide_slice):
+        with pytest.raises(CorruptFileError, match="no column _hoodie_record_key"):
+            read(piece.task(), piece.spec())
 
 
 def test_a_log_cut_short_loses_its_last_block_only(piece: SmallSlice) -> None:
