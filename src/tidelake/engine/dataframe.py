@@ -66,7 +66,7 @@ def to_dataframe(
             ours.append(task)
         elif not task.log_paths:
             plain.setdefault(layout, []).append(task)
-        elif merge_path is MergePath.ROWS:
+        elif merge_path is MergePath.ROWS or task.log_size_bytes > spec.log_budget_bytes:
             ours.append(task)
         else:
             logged.setdefault(layout, []).append(task)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelake.errors import SchemaError
+from tidelake.errors import SchemaError, UnsupportedTableError
 from tidelake.files import BlockFilter, ReadSpec, SliceTask
 from tidelake.model import FileSlice
 from tidelake.read.state import TableSchema, TableState
@@ -117,7 +117,7 @@ def slice_tasks(
         if base is None and base_only:
             continue
         logs = () if base_only else piece.log_files
-        values = partition_values(state.config, piece.group.partition) if from_path else {}
+        values = _path_values(state.config, piece.group.partition) if from_path else {}
         tasks.append(
             SliceTask(
                 partition=piece.group.partition,
@@ -135,3 +135,16 @@ def slice_tasks(
 
 def _values_from_path(state: TableState) -> bool:
     return state.config.drop_partition_columns or state.options.partition_values_from_path
+
+
+def _path_values(config: TableConfig, partition: str) -> Mapping[str, str | None]:
+    values = partition_values(config, partition)
+    lost = [name for name in config.partition_fields if name not in values]
+    if lost and config.drop_partition_columns:
+        raise UnsupportedTableError(
+            f"files of {partition} leave out the partition column {', '.join(lost)}, and its value "
+            "cannot be told from a formatted time in the path",
+            next_step="rewrite the table with "
+            "hoodie.datasource.write.drop.partition.columns=false",
+        )
+    return values
