@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidelake.config import TableConfig
 from tidelake.errors import SchemaError, UnsupportedTableError
 from tidelake.files import BlockFilter, ReadSpec, SliceTask
 from tidelake.model import FileSlice
