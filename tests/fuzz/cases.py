@@ -80,15 +80,19 @@ def run(cases: Iterable[Case], attempt: Callable[[Case], str]) -> Report:
     left = list(cases)
     report = Report()
     while left:
-        left = left[_run_some(left, attempt, report) :]
+        # The process may be killed, so what it unpacks is removed from here.
+        with tempfile.TemporaryDirectory(prefix="tidelake-fuzz-") as scratch:
+            left = left[_run_some(left, attempt, report, scratch) :]
     return report
 
 
-def _run_some(cases: Sequence[Case], attempt: Callable[[Case], str], report: Report) -> int:
+def _run_some(
+    cases: Sequence[Case], attempt: Callable[[Case], str], report: Report, scratch: str
+) -> int:
     """Run cases in one process until it ends, and return how many are done with."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=_work, args=(list(cases), attempt, theirs), daemon=True)
+    process = spawn.Process(target=_work, args=(list(cases), attempt, scratch, theirs), daemon=True)
     process.start()
     theirs.close()
     done = 0
@@ -115,7 +119,10 @@ def _run_some(cases: Sequence[Case], attempt: Callable[[Case], str], report: Rep
     return done
 
 
-def _work(cases: Sequence[Case], attempt: Callable[[Case], str], answers: Connection) -> None:
+def _work(
+    cases: Sequence[Case], attempt: Callable[[Case], str], scratch: str, answers: Connection
+) -> None:
+    tempfile.tempdir = scratch
     for case in cases:
         problem = ""
         try:
@@ -179,6 +186,6 @@ def _sound(table: str) -> tuple[Path, Mapping[str, str], str | None, Mapping[str
     from tests.fuzz import tables
 
     golden = harness.load(table)
-    root = harness.unpack(golden, Path(tempfile.mkdtemp(prefix="tidelake-fuzz-")))
+    root = harness.unpack(golden, Path(tempfile.mkdtemp()))
     middle = tables.middle_time(root, golden.options)
     return root, golden.options, middle, tables.ask_all(root, golden.options, middle)
