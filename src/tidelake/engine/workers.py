@@ -167,8 +167,9 @@ def from_ipc(data: bytes) -> pa.Table:
 def given_rows(spark: SparkSession, streams: Sequence[bytes], schema: T.StructType) -> DataFrame:
     """Return rows that the driver holds as Arrow streams."""
     if _TAKES_ARROW:
-        tables = [from_ipc(stream) for stream in streams]
-        return spark.createDataFrame(pa.concat_tables(tables), schema)
+        # Spark loses rows of a table some of whose chunks are empty.
+        table = pa.concat_tables([from_ipc(stream) for stream in streams]).combine_chunks()
+        return spark.createDataFrame(table, schema)
 
     def work(_: int) -> Batches:
         for stream in streams:
