@@ -39,6 +39,10 @@ class NotATableError(TidelakeError):
     """The path exists, but no Hudi table lies there."""
 
 
+class TableExistsError(TidelakeError):
+    """A table lies already where one was to be created."""
+
+
 class UnsupportedTableError(TidelakeError):
     """The table uses a version, layout, class or codec that tidelake does not know."""
 
@@ -97,6 +101,24 @@ class TimeTravelError(TidelakeError):
 
 class IncrementalRangeError(TidelakeError):
     """The requested window of changes is no longer, or not yet, answerable."""
+
+
+class InstantLostError(TidelakeError):
+    """Somebody took the instant off the timeline before it completed; nothing became visible."""
+
+
+class CommitOutcomeUnknownError(TidelakeError):
+    """The storage failed while a commit was published, and could not say whether it landed."""
+
+    def __init__(self, requested_time: str, cause: str) -> None:
+        super().__init__(
+            f"whether instant {requested_time} completed is unknown: {cause}",
+            next_step="once the storage answers, look at the timeline: a completed "
+            f"{requested_time} is done, a pending one is rolled back by the next write; with a "
+            "write_id the same call may simply be made again",
+        )
+        self.requested_time = requested_time
+        self.cause = cause
 
 
 class Malformed(ValueError):  # noqa: N818 - not an error of the public tree

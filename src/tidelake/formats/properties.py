@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
 
 from tidelake.errors import Malformed
 
@@ -46,6 +47,16 @@ def encode(entries: Mapping[str, str], comments: Iterable[str] = ()) -> bytes:
         for key, value in entries.items()
     ]
     return "".join(f"{line}\n" for line in lines).encode("iso-8859-1")
+
+
+def java_date(epoch_ms: int) -> str:
+    """Return the moment as `java.util.Date` prints it in UTC: the comment of every such file."""
+    moment = datetime.fromtimestamp(epoch_ms / 1000, timezone.utc)
+    # Spelt out because strftime follows the locale.
+    day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[moment.weekday()]
+    months = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+    month = months[moment.month - 1]
+    return f"{day} {month} {moment.day:02d} {moment:%H:%M:%S} UTC {moment.year}"
 
 
 def table_checksum(name: str, database: str | None) -> int:

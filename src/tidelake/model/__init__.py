@@ -1,3 +1,4 @@
+from tidelake.model.commit import Commit
 from tidelake.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from tidelake.model.instant import Instant
 from tidelake.model.statistics import ColumnStats
@@ -8,6 +9,7 @@ __all__ = [
     "Action",
     "BaseFile",
     "ColumnStats",
+    "Commit",
     "FileGroupId",
     "FileSlice",
     "Instant",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat as modes
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -80,6 +81,29 @@ class LocalStorage:
         """Return whether `folder` exists."""
         with _guard(folder):
             return os.path.isdir(self._full(folder))  # noqa: PTH112 - hot
+
+    def files_below(self, folder: str) -> Sequence[str]:
+        """Return the paths, sorted, of all files in `folder` and in the folders below it."""
+        with _guard(folder):
+            found = [
+                os.path.join(at, name)[len(self._prefix) :]  # noqa: PTH118 - the path is text
+                for at, _, names in os.walk(self._full(folder), followlinks=True)
+                for name in names
+            ]
+        return sorted(found)
+
+    def make_folder(self, folder: str) -> None:
+        """Create `folder` and those above it."""
+        with _writing(folder):
+            os.makedirs(self._full(folder), exist_ok=True)  # noqa: PTH103 - the path is text
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete `folder` with all below it; a missing folder is no error."""
+        with _writing(folder):
+            try:
+                shutil.rmtree(self._full(folder))
+            except FileNotFoundError:
+                return
 
     def put(self, path: str, data: bytes) -> None:
         """Write the file, replacing what was there; readers see the old content or the new."""

@@ -67,6 +67,18 @@ class MemoryStorage:
         """Return whether anything lies below `folder`."""
         return not folder or any(path.startswith(f"{folder}/") for path in self._files)
 
+    def files_below(self, folder: str) -> Sequence[str]:
+        """Return the paths, sorted, of all files in `folder` and in the folders below it."""
+        return sorted(path for path in self._files if not folder or path.startswith(f"{folder}/"))
+
+    def make_folder(self, folder: str) -> None:
+        """Do nothing: here a folder is what its files say it is."""
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete everything below `folder`."""
+        for path in self.files_below(folder):
+            self.delete(path)
+
     def put(self, path: str, data: bytes) -> None:
         """Write the file, replacing what was there."""
         self._files[path] = (data, next(self._tick))

@@ -99,6 +99,31 @@ class ObjectStorage:
         except MissingFileError:
             return False
 
+    def files_below(self, folder: str) -> Sequence[str]:
+        """Return the paths, sorted, of all objects below `folder`."""
+        try:
+            with self._guard(folder):
+                batches = obstore.list(self._store, folder or None)
+                found = [meta["path"] for batch in batches for meta in batch]
+        except MissingFileError:
+            return []
+        # As in `list`, an object that stands for a folder is none of its files.
+        return sorted(path for path in found if path.rstrip("/") != folder)
+
+    def make_folder(self, folder: str) -> None:
+        """Do nothing: a prefix exists as long as an object has it."""
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete everything below `folder`, many objects at a time."""
+        found = self.files_below(folder)
+        if not found:
+            return
+        try:
+            with self._guard(folder):
+                obstore.delete(self._store, found)
+        except MissingFileError:
+            return
+
     def put(self, path: str, data: bytes) -> None:
         """Write the object, replacing what was there."""
         with self._guard(path):

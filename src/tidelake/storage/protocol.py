@@ -60,6 +60,15 @@ class Storage(Protocol):
     def exists(self, folder: str) -> bool:
         """Return whether `folder` exists (on object stores: whether anything lies below it)."""
 
+    def files_below(self, folder: str) -> Sequence[str]:
+        """Return the paths, sorted, of all files in `folder` and in the folders below it."""
+
+    def make_folder(self, folder: str) -> None:
+        """Create `folder` and those above it, where the storage has folders of their own."""
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete `folder` with all below it; a missing folder is no error."""
+
     def put(self, path: str, data: bytes) -> None:
         """Write the file, replacing what was there."""
 

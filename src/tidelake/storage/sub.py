@@ -49,6 +49,19 @@ class SubStorage:
         """Return whether `folder` exists."""
         return self._parent.exists(self._full(folder))
 
+    def files_below(self, folder: str) -> Sequence[str]:
+        """Return the paths, sorted, of all files in `folder` and in the folders below it."""
+        found = self._parent.files_below(self._full(folder))
+        return [path[len(self._prefix) + 1 :] for path in found]
+
+    def make_folder(self, folder: str) -> None:
+        """Create `folder` and those above it, where the storage has folders of their own."""
+        self._parent.make_folder(self._full(folder))
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete `folder` with all below it; a missing folder is no error."""
+        self._parent.delete_folder(self._full(folder))
+
     def put(self, path: str, data: bytes) -> None:
         """Write the file, replacing what was there."""
         self._parent.put(self._full(path), data)

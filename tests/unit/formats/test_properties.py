@@ -87,3 +87,8 @@ def test_any_bytes_are_read_or_malformed(data: bytes) -> None:
         properties.decode(data)
     except Malformed:
         return
+
+
+def test_dates_are_printed_as_java_prints_them() -> None:
+    assert properties.java_date(1794730322534) == "Sun Nov 15 08:12:02 UTC 2026"
+    assert properties.java_date(0) == "Thu Jan 01 00:00:00 UTC 1970"

@@ -143,3 +143,27 @@ def test_deleted_files_are_gone(storage: Storage) -> None:
     storage.delete("a")
     assert storage.stat("a") is None
     assert storage.put_if_absent("a", b"y")
+
+
+def test_files_are_found_at_any_depth(storage: Storage) -> None:
+    for path in ("t/a", "t/p=1/.x.marker", "t/p=1/q/b", "tt/c"):
+        storage.put(path, b"")
+    assert storage.files_below("t") == ["t/a", "t/p=1/.x.marker", "t/p=1/q/b"]
+    assert storage.files_below("t/p=1") == ["t/p=1/.x.marker", "t/p=1/q/b"]
+    assert "tt/c" in storage.files_below("")
+    assert storage.files_below("absent") == []
+
+
+def test_a_folder_goes_with_all_below_it(storage: Storage) -> None:
+    for path in ("t/a", "t/p=1/q/b", "tt/c"):
+        storage.put(path, b"")
+    storage.delete_folder("t")
+    storage.delete_folder("absent")
+    assert not storage.exists("t")
+    assert storage.files_below("") == ["tt/c"]
+
+
+def test_an_empty_folder_can_be_made(storage: Storage) -> None:
+    storage.make_folder("f/g")
+    storage.make_folder("f/g")
+    assert storage.list("f/g").files == storage.files_below("f") == []

@@ -1,0 +1,69 @@
+"""Names of markers, which say what a write may have left behind.
+
+A task that writes a data file keeps an order. It puts the marker, then the file, and then looks
+whether the heartbeat of its instant is still there: whoever completes or rolls back the instant
+deletes the heartbeat first and looks at the markers after that. So a task that finds the heartbeat
+gone deletes its own file and fails, and the file of a task that found it is known by its marker.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tidelake.model import Word
+
+#: Names a file of the marker folder that says how the markers are kept; absent for one file each.
+TYPE_FILE = "MARKERS.type"
+#: What `TYPE_FILE` holds when Hudi's timeline server kept the markers, in files `MARKERS<n>`.
+SERVED = "TIMELINE_SERVER_BASED"
+
+_SERVED_LIST = re.compile(r"MARKERS[0-9]+")
+_MARKER = re.compile(r"(?P<path>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)", re.DOTALL)
+
+
+class MarkerKind(Word):
+    """What is done to the file that the marker names."""
+
+    CREATE = "CREATE"
+    MERGE = "MERGE"
+    APPEND = "APPEND"
+
+    @classmethod
+    def of_log(cls, table_version: int) -> MarkerKind:
+        """Return the kind for log files; the other one makes Apache refuse the table."""
+        return cls.CREATE if table_version >= 8 else cls.APPEND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """One file, by its path relative to the table, that a write may have left behind."""
+
+    path: str
+    kind: MarkerKind
+
+
+def marker_folder(instant_time: str) -> str:
+    """Return the folder of the markers of one instant."""
+    return f".hoodie/.temp/{instant_time}"
+
+
+def marker_path(folder: str, data_path: str, kind: MarkerKind) -> str:
+    """Return the path of the empty file that must exist before the file at `data_path` does."""
+    return f"{folder}/{data_path}.marker.{kind}"
+
+
+def heartbeat_path(instant_time: str) -> str:
+    """Return the file that exists as long as the writer of the instant wants its files."""
+    return f".hoodie/.heartbeat/{instant_time}"
+
+
+def parse_marker(name: str) -> Marker | None:
+    """Take a name below the marker folder apart; return None for a file of some other kind."""
+    found = _MARKER.fullmatch(name)
+    return Marker(path=found["path"], kind=MarkerKind(found["kind"])) if found else None
+
+
+def is_served_list(name: str) -> bool:
+    """Return whether the file lists markers, one name a line, for Hudi's timeline server."""
+    return _SERVED_LIST.fullmatch(name) is not None
