@@ -5,11 +5,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
+from hypothesis import settings
 
 from tests.golden import harness
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# How long an example takes says more about what else the machine does than about the code.
+settings.register_profile("tidelake", deadline=None)
+settings.load_profile("tidelake")
 
 
 class Unpack(Protocol):
