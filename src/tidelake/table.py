@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -19,6 +20,7 @@ from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan, Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.read.state import TableState
+from tidelake.read.torn_logs import refuse_damaged_logs
 from tidelake.records import arrow_schema
 from tidelake.storage import Storage, open_storage
 from tidelake.timeline import Timeline, load_table_config, with_history
@@ -119,8 +121,9 @@ class Table:
         `where` is a condition in Spark SQL; it also spares whole partitions and files. `meta` puts
         Hudi's five columns in front.
         """
-        plan = plan_snapshot(self._now(), _selection(columns, where, meta=meta), as_of=as_of)
-        return self._frame(plan, where)
+        state = self._now()
+        plan = plan_snapshot(state, _selection(columns, where, meta=meta), as_of=as_of)
+        return self._frame(state, plan, where)
 
     def read_optimized(
         self,
@@ -131,8 +134,9 @@ class Table:
     ) -> DataFrame:
         """Return the rows of base files alone: quicker, and blind to what only logs hold yet."""
         selection = _selection(columns, where, meta=meta)
-        plan = plan_snapshot(self._now(), selection, as_of=as_of, base_only=True)
-        return self._frame(plan, where)
+        state = self._now()
+        plan = plan_snapshot(state, selection, as_of=as_of, base_only=True)
+        return self._frame(state, plan, where)
 
     def incremental(
         self,
@@ -147,8 +151,9 @@ class Table:
         Times are completion times from table version 8 on, requested times before.
         """
         selection = _selection(columns, where, meta=meta)
-        plan = plan_incremental(self._now(), selection, start=start, end=end)
-        return self._frame(plan, where)
+        state = self._now()
+        plan = plan_incremental(state, selection, start=start, end=end)
+        return self._frame(state, plan, where)
 
     def changes(self, start: Time | None = None, end: Time | None = None) -> DataFrame:
         """Return every change inside (start, end]: `op`, `ts_ms`, `before` and `after`.
@@ -174,8 +179,14 @@ class Table:
     def _now(self) -> TableState:
         return _load(self._storage, self._options)
 
-    def _frame(self, plan: ScanPlan, where: str | Column | None) -> DataFrame:
-        frame = to_dataframe(self._spark, plan.spec, plan.tasks, self._options.merge_path)
+    def _frame(self, state: TableState, plan: ScanPlan, where: str | Column | None) -> DataFrame:
+        frame = to_dataframe(
+            self._spark,
+            plan.spec,
+            plan.tasks,
+            self._options.merge_path,
+            on_torn=partial(refuse_damaged_logs, state),
+        )
         if where is None:
             return frame
         try:

@@ -9,7 +9,7 @@ formats, columns that changed their type or name) the workers merge themselves.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
@@ -26,7 +26,7 @@ from tidelake.engine import native, workers
 from tidelake.engine.native import Layout
 from tidelake.engine.reach import spark_reaches
 from tidelake.engine.spark_types import spark_schema
-from tidelake.files import ChangeTask, ReadSpec, SliceTask
+from tidelake.files import ChangeTask, ReadSpec, SliceTask, TornBlock
 from tidelake.records import arrow_schema
 
 #: The columns of a change query.
@@ -52,8 +52,12 @@ def to_dataframe(
     spec: ReadSpec,
     tasks: Sequence[SliceTask],
     merge_path: MergePath = MergePath.AUTO,
+    on_torn: Callable[[Sequence[TornBlock]], None] | None = None,
 ) -> DataFrame:
-    """Return the rows of the slices as a DataFrame with `spec.columns` in that order."""
+    """Return the rows of the slices as a DataFrame with `spec.columns` in that order.
+
+    `on_torn` is told of stretches of logs that hold no block, and may refuse them.
+    """
     target = arrow_schema(spec.schema, spec.columns)
     layouts = _native_layouts(spark, spec, tasks, target)
     parts: list[DataFrame] = []
@@ -75,7 +79,7 @@ def to_dataframe(
             native.base_rows(spark, group, spec, target, layout) for group in _named_apart(of)
         ]
     for layout, of in logged.items():
-        parts += _Masked(spark, spec, target, merge_path).parts(of, layout)
+        parts += _Masked(spark, spec, target, merge_path, on_torn).parts(of, layout)
     if ours:
         parts.append(
             workers.merged_rows(spark, ours, spec, spark_schema(target), _parallelism(spark))
@@ -134,6 +138,7 @@ class _Masked:
     spec: ReadSpec
     target: pa.Schema
     merge_path: MergePath
+    on_torn: Callable[[Sequence[TornBlock]], None] | None
 
     def parts(self, tasks: Sequence[SliceTask], layout: Layout) -> list[DataFrame]:
         return [p for group in _named_apart(tasks) for p in self._parts(group, layout)]
@@ -159,6 +164,9 @@ class _Masked:
         for verdict in found:
             if verdict["error"] is not None:
                 raise pickle.loads(verdict["error"])
+        torn = [block for v in found if v["torn"] for block in pickle.loads(v["torn"])]
+        if torn and self.on_torn is not None:
+            self.on_torn(torn)
         masks = {tasks[v["slice"]].base_name: v["mask"] for v in found if any(v["mask"])}
         based = [t for t in tasks if t.base_path is not None]
         parts = []

@@ -45,11 +45,18 @@ VERDICT = T.StructType(
         T.StructField("slice", T.LongType()),
         T.StructField("mask", T.BinaryType()),
         T.StructField("rows", T.BinaryType()),
+        T.StructField("torn", T.BinaryType()),
         T.StructField("error", T.BinaryType()),
     ]
 )
 _VERDICT_ARROW = pa.schema(
-    [("slice", pa.int64()), ("mask", pa.binary()), ("rows", pa.binary()), ("error", pa.binary())]
+    [
+        ("slice", pa.int64()),
+        ("mask", pa.binary()),
+        ("rows", pa.binary()),
+        ("torn", pa.binary()),
+        ("error", pa.binary()),
+    ]
 )
 
 
@@ -141,11 +148,12 @@ def verdict(number: int, task: SliceTask, spec: ReadSpec) -> dict[str, Any]:
     try:
         decided = decide_slice(task, spec)
     except TidelakeError as error:
-        return {"slice": number, "mask": None, "rows": None, "error": pickle.dumps(error)}
+        return {"slice": number, "error": pickle.dumps(error)}
     return {
         "slice": number,
         "mask": decided.mask.tobytes(),
         "rows": to_ipc(decided.rows),
+        "torn": pickle.dumps(decided.torn) if decided.torn else None,
         "error": None,
     }
 

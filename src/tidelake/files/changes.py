@@ -98,7 +98,7 @@ class _Changes:
         paths = () if self._task.after is None else self._task.after.log_paths
         blocks = [
             placed
-            for placed in scan_logs(self._storage, paths, self._carrying)
+            for placed in scan_logs(self._storage, paths, self._carrying).blocks
             if placed.block.instant_time == self._task.instant_time
         ]
         winners = resolve(

@@ -62,6 +62,26 @@ class PlacedBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class TornBlock:
+    """A stretch of a log file that is no block: a write that was cut off, or damage.
+
+    Only who knows the size at which the file was committed can tell the two apart.
+    """
+
+    path: str
+    offset: int
+    file_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogScan:
+    """What the log files of a slice hold for a query; torn blocks are left out of `blocks`."""
+
+    blocks: list[PlacedBlock]
+    torn: tuple[TornBlock, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """The keys whose hash falls to `index` of `of` parts."""
 
@@ -96,13 +116,14 @@ class _Part:
         )
 
 
-def scan_logs(storage: Storage, paths: Sequence[str], spec: ReadSpec) -> list[PlacedBlock]:
+def scan_logs(storage: Storage, paths: Sequence[str], spec: ReadSpec) -> LogScan:
     """Return the data and delete blocks of log files, in merge order, that the query applies.
 
     Once they hold more than the budget, contents are left on storage and loaded one by one.
     """
     placed: dict[int, PlacedBlock] = {}
     blocks: list[LogBlock] = []
+    torn: list[TornBlock] = []
     held_bytes = 0
     for path in paths:
         with reading(path):
@@ -111,7 +132,9 @@ def scan_logs(storage: Storage, paths: Sequence[str], spec: ReadSpec) -> list[Pl
             found = decode_blocks(data)
             ends = [*(block.offset for block in found[1:]), len(data)]
             for block, end in zip(found, ends, strict=True):
-                if block.kind is not BlockKind.CORRUPT:
+                if block.kind is BlockKind.CORRUPT:
+                    torn.append(TornBlock(path, block.offset, len(data)))
+                else:
                     # Asking names the file of a block that has neither instant nor known command.
                     _ = block.instant_time, block.is_rollback
                     kept = block
@@ -119,15 +142,13 @@ def scan_logs(storage: Storage, paths: Sequence[str], spec: ReadSpec) -> list[Pl
                         kept = replace(block, content=b"")
                     placed[id(kept)] = PlacedBlock(path, kept, end - block.offset)
                     blocks.append(kept)
-    return [
-        placed[id(block)]
-        for block in valid_blocks(
-            blocks,
-            latest_instant=spec.blocks.latest_instant,
-            is_visible=spec.blocks.is_visible,
-            in_range=spec.blocks.in_range,
-        )
-    ]
+    applied = valid_blocks(
+        blocks,
+        latest_instant=spec.blocks.latest_instant,
+        is_visible=spec.blocks.is_visible,
+        in_range=spec.blocks.in_range,
+    )
+    return LogScan([placed[id(block)] for block in applied], tuple(torn))
 
 
 def positions_of(blocks: Sequence[PlacedBlock], base_instant: str | None) -> bool:

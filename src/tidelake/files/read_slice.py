@@ -16,6 +16,7 @@ from tidelake.files.layout import Layout, as_series
 from tidelake.files.log_records import (
     PlacedBlock,
     Share,
+    TornBlock,
     decode_log,
     positions_of,
     scan_logs,
@@ -34,12 +35,14 @@ class Decided:
     """What the logs of a slice decide, without the base rows that they leave alone.
 
     Bit `i % 64` of `mask[i // 64]` is set when row `i` of the base file is not to be taken from
-    there: it is deleted, or stands in `rows` in its new form.
+    there: it is deleted, or stands in `rows` in its new form. `torn` are stretches of logs that
+    hold no block and were passed over.
     """
 
     rows: pa.Table
     mask: Mask
     base_rows: int
+    torn: tuple[TornBlock, ...] = ()
 
 
 def read_base(task: SliceTask, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
@@ -68,7 +71,7 @@ def merged_tables(
 ) -> Iterator[pa.Table]:
     """Return the merged rows of the slice, in the columns of `layout.rows`."""
     base = None if task.base_path is None else BaseFile(storage, task, spec)
-    blocks = scan_logs(storage, task.log_paths, spec)
+    blocks = scan_logs(storage, task.log_paths, spec).blocks
     if not blocks:
         if base is not None:
             yield from base.batches(layout.rows)
@@ -86,14 +89,16 @@ def decide_slice(task: SliceTask, spec: ReadSpec) -> Decided:
     """
     layout = Layout.of(spec)
     storage = open_storage(spec.storage)
-    blocks = scan_logs(storage, task.log_paths, spec)
+    scan = scan_logs(storage, task.log_paths, spec)
+    blocks = scan.blocks
     by_position = spec.merge.use_positions and positions_of(blocks, task.base_instant)
     winners = resolve(
         decode_log(storage, blocks, spec, layout, by_position=by_position), layout.merge
     )
     if task.base_path is None:
         rows = winners.inserted(np.zeros(len(winners), np.bool_))
-        return Decided(rows=_final(rows, spec, layout), mask=np.zeros(0, np.uint64), base_rows=0)
+        rows = _final(rows, spec, layout)
+        return Decided(rows=rows, mask=np.zeros(0, np.uint64), base_rows=0, torn=scan.torn)
     base = BaseFile(storage, task, spec)
     positions, chosen, looked_at = _find(base, winners, task, spec, layout, by_position=by_position)
     ordering: Ordering = ()
@@ -107,7 +112,8 @@ def decide_slice(task: SliceTask, spec: ReadSpec) -> Decided:
     taken = np.zeros(-(-base.num_rows // 64) * 64, np.bool_)
     taken[positions[met.replaced]] = True
     mask = np.packbits(taken, bitorder="little").view("<u8")
-    return Decided(rows=_final(rows, spec, layout), mask=mask, base_rows=base.num_rows)
+    rows = _final(rows, spec, layout)
+    return Decided(rows=rows, mask=mask, base_rows=base.num_rows, torn=scan.torn)
 
 
 def _find(

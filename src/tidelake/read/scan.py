@@ -145,7 +145,6 @@ def _path_values(config: TableConfig, partition: str) -> Mapping[str, str | None
         raise UnsupportedTableError(
             f"files of {partition} leave out the partition column {', '.join(lost)}, and its value "
             "cannot be told from a formatted time in the path",
-            next_step="rewrite the table with "
-            "hoodie.datasource.write.drop.partition.columns=false",
+            next_step="rewrite the table with hoodie.datasource.write.drop.partition.columns=false",
         )
     return values
