@@ -73,6 +73,14 @@ TABLE_TYPE = _table(
     choices=_words(TableType),
 )
 TABLE_VERSION = _table("hoodie.table.version", Kind.INTEGER, "Version of the table's format.")
+INITIAL_VERSION = _table(
+    "hoodie.table.initial.version", Kind.INTEGER, "Version with which the table was created."
+)
+CHECKSUM = _table(
+    "hoodie.table.checksum",
+    Kind.INTEGER,
+    "Checksum of database and table name: shows that the file was written to its end.",
+)
 LAYOUT_VERSION = _table(
     "hoodie.timeline.layout.version",
     Kind.INTEGER,
@@ -180,6 +188,11 @@ METADATA_PARTITIONS = _table(
     "hoodie.table.metadata.partitions",
     Kind.LIST,
     "Partitions of the metadata table that are ready for readers.",
+)
+METADATA_PARTITIONS_INFLIGHT = _table(
+    "hoodie.table.metadata.partitions.inflight",
+    Kind.LIST,
+    "Partitions of the metadata table that are being built.",
 )
 PAYLOAD_CLASS = _table(
     "hoodie.compaction.payload.class", Kind.TEXT, "Java class that merges records."

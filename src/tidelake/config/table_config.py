@@ -44,6 +44,19 @@ _TYPE_OF_CLASS = {
 }
 
 
+def key_generator_of(name: str) -> KeyGeneratorType | None:
+    """Return the type that the name of a type or of a Java class stands for; None for others."""
+    if name in _TYPE_OF_CLASS:
+        return _TYPE_OF_CLASS[name]
+    folded = name.upper().removesuffix("_AVRO")
+    return next((kind for kind in KeyGeneratorType if kind.value == folded), None)
+
+
+def key_generator_class(kind: KeyGeneratorType) -> str:
+    """Return the Java class that version 6 names where later versions have the type."""
+    return next(name for name, found in _TYPE_OF_CLASS.items() if found is kind)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableConfig:
     """A table's settings, typed; `properties` holds them as they stand in the file."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import BinaryIO
 
 from tidelake.errors import Malformed
 from tidelake.formats._byte_reader import ByteReader
@@ -143,6 +145,49 @@ def decode_blocks(data: bytes) -> list[LogBlock]:
     return blocks
 
 
+def block_instants(file: BinaryIO) -> set[str]:
+    """Return the instants that wrote to a log file, from the headers of its blocks alone."""
+    found: set[str] = set()
+    size = file.seek(0, io.SEEK_END)
+    at = 0
+    while at + len(MAGIC) <= size:
+        file.seek(at)
+        head = file.read(len(MAGIC) + 8 + 12)
+        length = _INT64.unpack_from(head, len(MAGIC))[0] if len(head) == len(MAGIC) + 20 else 0
+        end = at + len(MAGIC) + 8 + length
+        if not head.startswith(MAGIC) or length < _SMALLEST_BLOCK or end > size:
+            # Only a search for the next block gets past what a crash left.
+            file.seek(at)
+            rest = decode_blocks(MAGIC + file.read()[len(MAGIC) :])
+            return found | {b.instant_time for b in rest if b.kind is not BlockKind.CORRUPT}
+        headers = _INT32.unpack_from(head, len(head) - 4)[0]
+        for _ in range(headers):
+            entry = file.read(8)
+            if len(entry) < 8:
+                raise Malformed(f"the file ends inside the headers of the block at offset {at}")
+            key, width = _INT32.unpack(entry[:4])[0], _INT32.unpack(entry[4:])[0]
+            if width < 0 or file.tell() + width > end:
+                raise Malformed(f"the log block at offset {at} has a header of {width} bytes")
+            if key == HeaderKey.INSTANT_TIME:
+                found.add(file.read(width).decode("utf-8", "replace"))
+            else:
+                file.seek(width, io.SEEK_CUR)
+        at = end
+    return found
+
+
+def encode_rollback(*, instant_time: str, target_instant_time: str) -> bytes:
+    """Return the block that takes back what `target_instant_time` wrote before it in a slice."""
+    return encode_block(
+        BlockKind.COMMAND,
+        {
+            HeaderKey.INSTANT_TIME: instant_time,
+            HeaderKey.TARGET_INSTANT_TIME: target_instant_time,
+            HeaderKey.COMMAND_BLOCK_TYPE: _ROLLBACK_COMMAND,
+        },
+    )
+
+
 def _damage_at(data: bytes, at: int) -> str | None:
     start = at + len(MAGIC) + 8
     if start > len(data):
@@ -247,7 +292,12 @@ def join_avro_block(records: Iterable[bytes]) -> bytes:
     parts = []
     for record in records:
         parts += [_INT32.pack(len(record)), record]
-    return b"".join([_INT32.pack(CONTENT_VERSION), _INT32.pack(len(parts) // 2), *parts])
+    return avro_block(len(parts) // 2, parts)
+
+
+def avro_block(count: int, parts: Sequence[bytes]) -> bytes:
+    """Return the content of an Avro block of `count` records that are length-prefixed already."""
+    return b"".join([_INT32.pack(CONTENT_VERSION), _INT32.pack(count), *parts])
 
 
 def valid_blocks(

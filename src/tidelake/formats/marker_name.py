@@ -13,11 +13,6 @@ from dataclasses import dataclass
 
 from tidelake.model import Word
 
-#: Names a file of the marker folder that says how the markers are kept; absent for one file each.
-TYPE_FILE = "MARKERS.type"
-#: What `TYPE_FILE` holds when Hudi's timeline server kept the markers, in files `MARKERS<n>`.
-SERVED = "TIMELINE_SERVER_BASED"
-
 _SERVED_LIST = re.compile(r"MARKERS[0-9]+")
 _MARKER = re.compile(r"(?P<path>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)", re.DOTALL)
 

@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tidelake.config import ReadOptions, TableConfig
+from tidelake.config.merging import COMMIT_TIME_STRATEGY, EVENT_TIME_STRATEGY, PAYLOAD_STRATEGY
 from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.model import MergeMode, Word
 
-EVENT_TIME_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
-COMMIT_TIME_STRATEGY = "ce9acb64-bde0-424c-9b91-f6ebba25356d"
 #: Strategy ids that leave the decision to the payload class.
-_PAYLOAD_STRATEGIES = frozenset(
-    {"00000000-0000-0000-0000-000000000000", "1897ef5f-18bc-4557-939c-9d6a8afd1519"}
-)
+_PAYLOAD_STRATEGIES = frozenset({PAYLOAD_STRATEGY, "1897ef5f-18bc-4557-939c-9d6a8afd1519"})
 
 DELETE_FIELD = "hoodie.payload.delete.field"
 DELETE_MARKER = "hoodie.payload.delete.marker"

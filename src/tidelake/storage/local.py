@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat as modes
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
 from tidelake.errors import MissingFileError, StorageError
 from tidelake.storage.protocol import FileInfo, Folder, StorageSpec
+
+#: Permissions of new files, less what the process's umask takes away.
+_MODE = 0o666
+#: What file systems say that cannot hold a file without a name.
+_NO_NAMELESS_FILES = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
+_ASIDE = count()
 
 
 class LocalStorage:
@@ -107,14 +114,18 @@ class LocalStorage:
 
     def put(self, path: str, data: bytes) -> None:
         """Write the file, replacing what was there; readers see the old content or the new."""
+        if self.put_if_absent(path, data):
+            return
         with _writing(path), self._written_aside(path, data) as aside:
             os.replace(aside, self._full(path))  # noqa: PTH105 - both are text
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create the file with its whole content, or return False when it exists already."""
-        with _writing(path), self._written_aside(path, data) as aside:
+        with _writing(path):
             try:
-                os.link(aside, self._full(path))
+                if not self._link_nameless(path, data):
+                    with self._written_aside(path, data) as aside:
+                        os.link(aside, self._full(path))
             except FileExistsError:
                 return False
             return True
@@ -141,20 +152,50 @@ class LocalStorage:
             )
         return self._prefix + path
 
+    def _link_nameless(self, path: str, data: bytes) -> bool:
+        """Write a file that has no name before it is whole, so that no crash leaves litter.
+
+        Return False where the system has no such files.
+        """
+        if not hasattr(os, "O_TMPFILE"):
+            return False
+        full = self._full(path)
+        folder = os.path.dirname(full)  # noqa: PTH120 - the path is text
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - the path is text
+        try:
+            descriptor = os.open(folder, os.O_TMPFILE | os.O_WRONLY, _MODE)
+        except OSError as cause:
+            if cause.errno in _NO_NAMELESS_FILES:
+                return False
+            raise
+        with os.fdopen(descriptor, "wb") as file:
+            _write_durably(file, data)
+            try:
+                # A folder's descriptor makes Python follow the link, and is not used otherwise.
+                os.link(f"/proc/self/fd/{descriptor}", full, src_dir_fd=descriptor)
+            except FileNotFoundError:
+                return False  # /proc is not there
+        return True
+
     @contextmanager
     def _written_aside(self, path: str, data: bytes) -> Iterator[str]:
         """Write `data` durably to a file next to `path` and remove it again at the end."""
-        folder = os.path.dirname(self._full(path))  # noqa: PTH120 - the path is text
+        folder, _, name = self._full(path).rpartition("/")
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - the path is text
-        descriptor, aside = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
+        aside = f"{folder}/.{name[:200]}.{os.getpid()}-{next(_ASIDE)}.tmp"
+        descriptor = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _MODE)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                _write_durably(file, data)
             yield aside
         finally:
             Path(aside).unlink(missing_ok=True)
+
+
+def _write_durably(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _info(name: str, found: os.stat_result) -> FileInfo:

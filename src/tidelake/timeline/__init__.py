@@ -1,12 +1,14 @@
 from tidelake.timeline.contents import TimelineContents
 from tidelake.timeline.history import History, load_history_times, open_history
 from tidelake.timeline.load import load_timeline
+from tidelake.timeline.publish import Publisher
 from tidelake.timeline.schema_history import load_schema_history
-from tidelake.timeline.table_properties import load_table_config
+from tidelake.timeline.table_properties import load_table_config, update_table_config
 from tidelake.timeline.timeline import Timeline, with_history
 
 __all__ = [
     "History",
+    "Publisher",
     "Timeline",
     "TimelineContents",
     "load_history_times",
@@ -14,5 +16,6 @@ __all__ = [
     "load_table_config",
     "load_timeline",
     "open_history",
+    "update_table_config",
     "with_history",
 ]

@@ -1,16 +1,20 @@
-"""Finding a table and reading its properties."""
+"""Finding a table, and reading and changing its properties."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timezone
 
-from tidelake.config import TableConfig
+from tidelake.config import TableConfig, keys
+from tidelake.env import Env
 from tidelake.errors import (
+    ConfigError,
     CorruptFileError,
     Malformed,
     MissingFileError,
     NotATableError,
     TableNotFoundError,
+    reading,
 )
 from tidelake.formats import properties
 from tidelake.storage import Storage
@@ -19,9 +23,6 @@ PROPERTIES_PATH = ".hoodie/hoodie.properties"
 BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 
 _META_FOLDER = ".hoodie"
-_NAME = "hoodie.table.name"
-_DATABASE = "hoodie.database.name"
-_CHECKSUM = "hoodie.table.checksum"
 #: An update deletes the file and writes it anew, with a backup in between: a reader who finds
 #: neither looked at the wrong moments and looks again.
 _ATTEMPTS = 3
@@ -53,15 +54,73 @@ def load_table_config(storage: Storage) -> TableConfig:
     raise _no_table(storage)
 
 
+def update_table_config(env: Env, changes: Mapping[str, str | None]) -> TableConfig:
+    """Set properties, and remove those whose value is None; return what the table then has.
+
+    Readers see the old properties or the new. A crash leaves a backup, which the next update
+    removes after it has used it where it has to. Raises `ConfigError` when another update is under
+    way.
+    """
+    storage = env.storage
+    _recover(storage)
+    before = storage.read(PROPERTIES_PATH)
+    entries = dict(_read_checked(before))
+    if not storage.put_if_absent(BACKUP_PATH, before):
+        raise ConfigError(
+            "another writer is changing the table's properties",
+            next_step=f"run the write again; if nobody is at work, {BACKUP_PATH} will go then",
+        )
+    for key, value in changes.items():
+        if value is None:
+            entries.pop(key, None)
+        else:
+            entries[key] = value
+    storage.put(PROPERTIES_PATH, encode_properties(entries, env.clock.now_ms(), "Updated at"))
+    storage.delete(BACKUP_PATH)
+    return TableConfig.from_properties(entries)
+
+
+def encode_properties(entries: Mapping[str, str], now_ms: int, saved: str) -> bytes:
+    """Return the file with the checksum that fits its names; `saved` starts the comment."""
+    checksum = properties.table_checksum(
+        entries[keys.TABLE_NAME.name], entries.get(keys.DATABASE_NAME.name)
+    )
+    moment = datetime.fromtimestamp(now_ms // 1000, timezone.utc)
+    comments = (f"{saved} {moment:%Y-%m-%dT%H:%M:%S}Z", properties.java_date(now_ms))
+    return properties.encode({**entries, keys.CHECKSUM.name: str(checksum)}, comments)
+
+
+def _recover(storage: Storage) -> None:
+    """Finish or forget an update that somebody did not get to its end, as Hudi does."""
+    if storage.stat(BACKUP_PATH) is None:
+        return
+    try:
+        _checked(storage.read(PROPERTIES_PATH))
+    except (MissingFileError, Malformed):
+        saved = storage.read(BACKUP_PATH)
+        _read_checked(saved, BACKUP_PATH)
+        storage.put(PROPERTIES_PATH, saved)
+    storage.delete(BACKUP_PATH)
+
+
+def _read_checked(data: bytes, path: str = PROPERTIES_PATH) -> Mapping[str, str]:
+    with reading(path):
+        return _checked(data)
+
+
 def _checked(data: bytes) -> Mapping[str, str]:
     """Return the properties, or raise `Malformed` when they were not written to their end."""
     entries = properties.decode(data)
-    if not entries.get(_NAME):
-        raise Malformed(f"{_NAME} is missing")
-    stored = entries.get(_CHECKSUM)
-    expected = properties.table_checksum(entries[_NAME], entries.get(_DATABASE))
+    if not entries.get(keys.TABLE_NAME.name):
+        raise Malformed(f"{keys.TABLE_NAME.name} is missing")
+    stored = entries.get(keys.CHECKSUM.name)
+    expected = properties.table_checksum(
+        entries[keys.TABLE_NAME.name], entries.get(keys.DATABASE_NAME.name)
+    )
     if stored is not None and stored.strip() != str(expected):
-        raise Malformed(f"{_CHECKSUM} is {stored.strip()!r:.40}, but the names give {expected}")
+        raise Malformed(
+            f"{keys.CHECKSUM.name} is {stored.strip()!r:.40}, but the names give {expected}"
+        )
     return entries
 
 

@@ -1,0 +1,364 @@
+"""The steps of one write, in the order in which files appear, and what a crash leaves.
+
+`begin`
+1. The metadata table's names leave the table's properties. A crash leaves a table whose readers
+   list storage; Apache Hudi builds its metadata table anew.
+2. Failed writes are rolled back: see `txn.rollback`. The next `begin` goes on where this one ended.
+3. `requested` appears. A crash leaves an instant without files.
+
+`start`
+4. The heartbeat appears, then `inflight`. A crash still leaves an instant without files.
+
+Tasks, through `files`
+5. For every file its marker, then the file, then a look at the heartbeat. A crash leaves files that
+   no reader shows, and each of them is known by a marker.
+
+`commit`
+6. The heartbeat goes: a task that is still running will now delete its own file.
+7. Files that have a marker and no stat go; tasks that were retried or ran twice wrote them.
+8. **The completed file appears**, whole or not at all, and only if it is not there. Before it a
+   crash leaves the table as it was, after it the table as it is to be.
+9. The markers go. A crash leaves markers that nobody reads.
+
+Up to step 8 the next write, ours or Apache's, finds a pending instant and rolls it back by its
+markers. When step 8 fails, the timeline is read again, and if the file is there, the commit landed.
+If it is not, the commit did not land, and yet nothing is cleaned up here, because a request that
+the storage lost sight of might still arrive: the next write decides, from the timeline. If the
+timeline cannot be read either, the outcome is unknown.
+
+One writer at a time is assumed. With more of them two parts become critical sections: taking a time
+and publishing `requested`, and everything from the check that `inflight` is still there to step 8.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from typing_extensions import Self
+
+from tidelake.config import TableConfig, keys
+from tidelake.env import Env
+from tidelake.errors import (
+    CommitOutcomeUnknownError,
+    InstantLostError,
+    StorageError,
+    TidelakeError,
+    UnsupportedTableError,
+)
+from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
+from tidelake.formats.instant_name import LAYOUT_1
+from tidelake.formats.marker_name import heartbeat_path, marker_folder
+from tidelake.model import Action, Commit, Instant, State, Word
+from tidelake.timeline import (
+    Publisher,
+    Timeline,
+    TimelineContents,
+    load_timeline,
+    update_table_config,
+)
+from tidelake.timeline.load import completion_time_from
+from tidelake.txn.markers import delete_markers, delete_strays
+from tidelake.txn.rollback import Rollback, roll_back_failed
+from tidelake.txn.time import InstantTimes
+
+_log = logging.getLogger(__name__)
+
+#: Key of a commit's extra metadata under which the caller's idempotence key is kept.
+WRITE_ID = "tidelake.write.id"
+_SCHEMA = "schema"
+#: Waits between attempts to put the completed file.
+_DELAYS_MS = (100, 400)
+
+
+class Outcome(Word):
+    """What is known about a write; only one that has NOT_LANDED may be cleaned up."""
+
+    NOT_LANDED = "not landed"
+    LANDED = "landed"
+    UNKNOWN = "unknown"
+
+
+def find_commit(timeline: Timeline, contents: TimelineContents, write_id: str) -> Commit | None:
+    """Return the commit that an earlier call made under `write_id`, unless it is archived."""
+    writes = timeline.writes()
+    contents.load_commit_metadata(writes)
+    for instant in writes:
+        metadata = contents.commit_metadata(instant)
+        if metadata.extra_metadata.get(WRITE_ID) == write_id:
+            return _commit(instant, metadata)
+    return None
+
+
+def begin(
+    env: Env,
+    config: TableConfig,
+    timeline: Timeline,
+    *,
+    action: Action,
+    operation: str,
+    write_id: str | None = None,
+    roll_back: bool = True,
+    use_markers: bool = True,
+) -> Transaction:
+    """Roll back what failed before, and put a new write on the timeline.
+
+    `timeline` must be what the table has right now. `roll_back` is the policy EAGER; without it
+    failed writes stay where they are. Plan the write with the transaction's `config` and
+    `timeline`, and list files after this call only: a rollback may have changed all three.
+    """
+    restore = next((i for i in timeline.pending if i.action is Action.RESTORE), None)
+    if restore is not None:
+        raise UnsupportedTableError(
+            f"restore {restore.requested_time} of this table has not finished",
+            next_step="run the restore to its end, with the tool that began it; then write again",
+        )
+    config = _without_metadata_table(env, config)
+    times = InstantTimes(env.clock, config, timeline)
+    if roll_back:
+        contents = TimelineContents(env.storage, config)
+        if roll_back_failed(env, config, timeline, contents, times, use_markers=use_markers):
+            timeline = load_timeline(env.storage, config)
+    publisher = Publisher(env.storage, config)
+    requested_time = times.next()
+    while not publisher.request(requested_time, action):
+        requested_time = times.next()
+    return Transaction(
+        env,
+        config,
+        timeline,
+        times=times,
+        requested_time=requested_time,
+        action=action,
+        operation=operation,
+        write_id=write_id,
+    )
+
+
+class Transaction:
+    """One write between `begin` and its end; as a context it aborts when an error passes by."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: TableConfig,
+        timeline: Timeline,
+        *,
+        times: InstantTimes,
+        requested_time: str,
+        action: Action,
+        operation: str,
+        write_id: str | None,
+    ) -> None:
+        self.config = config
+        self.timeline = timeline
+        """The timeline before this write."""
+        self.instant_time = requested_time
+        self.action = action
+        self.operation = operation
+        self.outcome = Outcome.NOT_LANDED
+        self._env = env
+        self._storage = env.storage
+        self._times = times
+        self._write_id = write_id
+        self._publisher = Publisher(env.storage, config)
+
+    @property
+    def marker_folder(self) -> str:
+        """Return where tasks put their markers; see `formats.marker_name`."""
+        return marker_folder(self.instant_time)
+
+    @property
+    def heartbeat_path(self) -> str:
+        """Return the file that a task looks for once it has written a data file."""
+        return heartbeat_path(self.instant_time)
+
+    def start(self, profile: Mapping[str, Sequence[WriteStat]] | None = None) -> None:
+        """Let tasks write; `profile` says by partition what they will, as far as that is known."""
+        content = b""
+        if profile:
+            planned = {partition: tuple(stats) for partition, stats in profile.items()}
+            content = self._publisher.encode(
+                CommitMetadata(partition_to_write_stats=planned, operation_type=self.operation)
+            )
+        self._storage.put(self.heartbeat_path, b"")
+        if not self._publisher.start(self.instant_time, self.action, content):
+            raise InstantLostError(
+                f"instant {self.instant_time} was started by somebody else",
+                next_step="run the write again; one writer at a time may write to this table",
+            )
+
+    def commit(
+        self,
+        stats: Sequence[WriteStat],
+        *,
+        schema: str,
+        replaced: Mapping[str, Sequence[str]] | None = None,
+        extra: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Make what the tasks wrote part of the table.
+
+        `stats` name every file that counts; `schema` is the table's Avro schema from now on,
+        `replaced` the file ids by partition that are retired. Raises `InstantLostError` when
+        somebody rolled the write back, `CommitOutcomeUnknownError` when nobody can tell whether it
+        landed, and otherwise what the storage raised, in which case nothing became visible.
+        """
+        content, metadata = self._content(stats, schema, replaced or {}, extra or {})
+        self._storage.delete(self.heartbeat_path)
+        delete_strays(self._storage, self.instant_time, _paths(stats))
+        if not self._publisher.is_pending(self.instant_time, self.action, State.INFLIGHT):
+            raise InstantLostError(
+                f"instant {self.instant_time} is gone from the timeline: somebody rolled it back",
+                next_step="run the write again; one writer at a time may write to this table",
+            )
+        completion_time, attempts = self._publish(content)
+        instant = Instant(
+            requested_time=self.instant_time,
+            action=self.action,
+            state=State.COMPLETED,
+            completion_time=completion_time,
+        )
+        try:
+            delete_markers(self._storage, self.instant_time)
+        except StorageError as cause:
+            # The write counts; its markers are read by nobody, and archival removes them.
+            _log.warning("the markers of %s stay: %s", self.instant_time, cause.problem)
+        return _commit(instant, metadata, attempts)
+
+    def abort(self) -> None:
+        """Roll the write back, unless it has landed or might have."""
+        if self.outcome is not Outcome.NOT_LANDED:
+            return
+        timeline = load_timeline(self._storage, self.config)
+        mine = (i for i in timeline.pending if i.requested_time == self.instant_time)
+        rollback = Rollback(self._env, self.config, timeline, self._times)
+        for instant in mine:
+            rollback.run(instant)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not isinstance(error, Exception):
+            return
+        try:
+            self.abort()
+        except TidelakeError as cause:
+            # What made the write fail tells more than that it could not be tidied up.
+            _log.warning(
+                "%s could not be rolled back, the next write will try again: %s",
+                self.instant_time,
+                cause,
+            )
+
+    def _content(
+        self,
+        stats: Sequence[WriteStat],
+        schema: str,
+        replaced: Mapping[str, Sequence[str]],
+        extra: Mapping[str, str],
+    ) -> tuple[bytes, CommitMetadata]:
+        by_partition: dict[str, list[WriteStat]] = {}
+        for stat in stats:
+            by_partition.setdefault(stat.partition_path or "", []).append(stat)
+        own = {} if self._write_id is None else {WRITE_ID: self._write_id}
+        metadata = CommitMetadata(
+            partition_to_write_stats={p: tuple(found) for p, found in by_partition.items()},
+            compacted=False,
+            extra_metadata={**extra, **own, _SCHEMA: schema},
+            operation_type=self.operation,
+            partition_to_replace_file_ids={p: tuple(ids) for p, ids in replaced.items()},
+        )
+        is_replace = self.action is Action.REPLACECOMMIT
+        return self._publisher.encode(metadata, is_replace=is_replace), metadata
+
+    def _publish(self, content: bytes) -> tuple[str, int]:
+        """Put the completed file; return its completion time and the number of attempts."""
+        completion_time = self._times.next()
+        # Always under one name, however often: two completed files would be two commits.
+        path = self._publisher.completed_path(self.instant_time, self.action, completion_time)
+        self.outcome = Outcome.UNKNOWN
+        attempts = 1
+        while True:
+            try:
+                # False says that it is there: an earlier attempt arrived after all.
+                self._storage.put_if_absent(path, content)
+                break
+            except StorageError as cause:
+                if self._has_landed(path):
+                    break
+                if attempts > len(_DELAYS_MS):
+                    raise StorageError(
+                        path,
+                        f"{cause.cause}; instant {self.instant_time} did not complete",
+                        next_step="nothing became visible; once the storage takes files again, run "
+                        "the write again: it removes what this one left",
+                    ) from cause
+            self._env.clock.sleep_ms(_DELAYS_MS[attempts - 1])
+            attempts += 1
+        self.outcome = Outcome.LANDED
+        if self.config.layout_version == LAYOUT_1:
+            completion_time = self._modification_time(path) or completion_time
+        return completion_time, attempts
+
+    def _has_landed(self, path: str) -> bool:
+        for delay_ms in _DELAYS_MS:
+            try:
+                return self._storage.stat(path) is not None
+            except StorageError:
+                self._env.clock.sleep_ms(delay_ms)
+        try:
+            return self._storage.stat(path) is not None
+        except StorageError as cause:
+            raise CommitOutcomeUnknownError(self.instant_time, cause.problem) from cause
+
+    def _modification_time(self, path: str) -> str | None:
+        try:
+            found = self._storage.stat(path)
+        except StorageError:
+            return None  # the write counts, whatever its time is
+        return completion_time_from(found.modified_ms) if found else None
+
+
+def _without_metadata_table(env: Env, config: TableConfig) -> TableConfig:
+    """Take the metadata table's partitions out of the properties, which makes readers list storage.
+
+    Apache lists files through it whenever the properties name it, so rows that it does not know
+    would be hidden, and later written twice. Its folder stays: without the names nobody reads it.
+    """
+    names = (keys.METADATA_PARTITIONS, keys.METADATA_PARTITIONS_INFLIGHT)
+    if not any(key.items(config.properties) for key in names):
+        return config
+    _log.warning(
+        "the metadata table of %s is switched off: this write does not keep it. Readers list "
+        "storage instead, and Apache Hudi's next write builds it anew",
+        env.storage.spec.uri,
+    )
+    return update_table_config(env, {key.name: "" for key in names})
+
+
+def _paths(stats: Sequence[WriteStat]) -> set[str]:
+    found = {stat.path for stat in stats if stat.path is not None}
+    return found.union(*(stat.cdc_stats or () for stat in stats))
+
+
+def _commit(instant: Instant, metadata: CommitMetadata, attempts: int = 1) -> Commit:
+    stats = metadata.write_stats
+    return Commit(
+        requested_time=instant.requested_time,
+        completion_time=instant.completion_time or "",
+        action=instant.action,
+        operation=metadata.operation_type or "",
+        inserts=sum(stat.num_inserts or 0 for stat in stats),
+        updates=sum(stat.num_update_writes or 0 for stat in stats),
+        deletes=sum(stat.num_deletes or 0 for stat in stats),
+        files_written=len(_paths(stats)),
+        bytes_written=sum(stat.total_write_bytes or 0 for stat in stats),
+        attempts=attempts,
+    )

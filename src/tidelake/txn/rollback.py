@@ -1,0 +1,391 @@
+"""Taking a failed write off the table.
+
+A rollback is an instant itself. It keeps an order, in which a crash leaves these states:
+
+1. The heartbeat of the failed instant goes. A task of it that is still running finds that out once
+   it has written its file, and deletes the file itself; all others have left a marker by then.
+2. `rollback.requested` says which files are to go. Before it, nothing has happened. After it, the
+   plan is the truth, and whoever comes next, Apache Hudi included, carries out the same plan again.
+3. `rollback.inflight`, then the files of the plan go; one that is gone already counts as done. On
+   table versions up to 7 a log file is not deleted, because others may have written to it: a log
+   file behind it takes back the blocks of the failed instant.
+4. The files of the failed instant on the timeline go, and after them its markers.
+5. The completed rollback appears. From then on nothing but its record is left of the failed write.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidelake.config import TableConfig
+from tidelake.env import Env
+from tidelake.errors import CorruptFileError, Malformed, UnsupportedTableError
+from tidelake.formats import plans
+from tidelake.formats.file_name import UNKNOWN_WRITE_TOKEN, format_log, parse_base, parse_log
+from tidelake.formats.instant_name import InstantName
+from tidelake.formats.log_block import block_instants, decode_blocks, encode_rollback
+from tidelake.formats.marker_name import Marker, MarkerKind, heartbeat_path
+from tidelake.formats.plans import (
+    InstantInfo,
+    RollbackMetadata,
+    RollbackPartitionMetadata,
+    RollbackPlan,
+    RollbackRequest,
+)
+from tidelake.model import WRITE_ACTIONS, Action, Instant, LogFile, State
+from tidelake.storage import Storage
+from tidelake.timeline import Publisher, Timeline, TimelineContents
+from tidelake.txn.markers import delete_markers, list_markers
+from tidelake.txn.time import InstantTimes
+
+_log = logging.getLogger(__name__)
+
+#: Table version from which a log file has one writer, and goes with it.
+_FIRST_OWN_LOGS = 8
+_META_FOLDER = ".hoodie"
+
+
+def failed_writes(timeline: Timeline, contents: TimelineContents) -> Sequence[Instant]:
+    """Return the writes that never completed, newest first; services keep their plans."""
+    pending = [i for i in timeline.pending if i.planned_as in WRITE_ACTIONS]
+    return [i for i in reversed(pending) if not _is_service(i, timeline, contents)]
+
+
+def roll_back_failed(
+    env: Env,
+    config: TableConfig,
+    timeline: Timeline,
+    contents: TimelineContents,
+    times: InstantTimes,
+    *,
+    use_markers: bool = True,
+) -> bool:
+    """Finish rollbacks that somebody began, then roll back every failed write.
+
+    Return whether anything was done: the timeline has changed then.
+    """
+    rollback = Rollback(env, config, timeline, times)
+    done: set[str] = set()
+    begun = [i for i in timeline.pending if i.action is Action.ROLLBACK]
+    for instant in begun:
+        done |= rollback.resume(instant, contents)
+    failed = [i for i in failed_writes(timeline, contents) if i.requested_time not in done]
+    for instant in failed:
+        rollback.run(instant, use_markers=use_markers)
+    return bool(begun or failed)
+
+
+class Rollback:
+    """Rolls back instants of one table, as the timeline shows them."""
+
+    def __init__(
+        self, env: Env, config: TableConfig, timeline: Timeline, times: InstantTimes
+    ) -> None:
+        self._env = env
+        self._storage = env.storage
+        self._config = config
+        self._timeline = timeline
+        self._times = times
+        self._publisher = Publisher(env.storage, config)
+
+    def run(self, instant: Instant, *, use_markers: bool = True) -> None:
+        """Roll back one instant that never completed."""
+        self._storage.delete(heartbeat_path(instant.requested_time))
+        target = InstantInfo(
+            commit_time=instant.requested_time, action=instant.planned_as.completed_as.value
+        )
+        requests = plan_requests(
+            self._storage, self._config, instant.requested_time, use_markers=use_markers
+        )
+        plan = RollbackPlan(instant_to_rollback=target, rollback_requests=tuple(requests))
+        requested_time = self._times.next()
+        while not self._publisher.request(requested_time, Action.ROLLBACK, plans.encode(plan)):
+            requested_time = self._times.next()
+        self._execute(requested_time, target, plan)
+
+    def resume(self, rollback: Instant, contents: TimelineContents) -> set[str]:
+        """Carry out a rollback that somebody began; return the instants that are off the table."""
+        try:
+            plan = contents.rollback_plan(rollback)
+        except CorruptFileError as cause:
+            if rollback.state is not State.REQUESTED:
+                raise
+            # As Apache Hudi does: before it is inflight, a rollback has not touched anything.
+            _log.warning("rollback %s has no readable plan and is removed", cause.path)
+            self._publisher.remove([_file_name(rollback)])
+            return set()
+        target = plan.instant_to_rollback
+        if target is None or target.action not in set(Action):
+            raise UnsupportedTableError(
+                f"the pending rollback {rollback.requested_time} does not say what to roll back",
+                next_step=f"remove {rollback.requested_time}.rollback.* from the timeline folder; "
+                "the write that failed is then rolled back anew",
+            )
+        # The plan of a service is not taken back with an attempt to carry it out.
+        keep_plan = any(
+            _is_service(i, self._timeline, contents)
+            for i in self._timeline.pending
+            if i.requested_time == target.commit_time
+        )
+        self._execute(rollback.requested_time, target, plan, keep_plan=keep_plan)
+        return {target.commit_time}
+
+    def _execute(
+        self,
+        requested_time: str,
+        target: InstantInfo,
+        plan: RollbackPlan,
+        *,
+        keep_plan: bool = False,
+    ) -> None:
+        began_ms = self._env.clock.now_ms()
+        self._publisher.start(requested_time, Action.ROLLBACK)
+        self._storage.delete(heartbeat_path(target.commit_time))
+        names = self._files_on_timeline(target)
+        # Readers must not see half of it, should it have completed once.
+        self._publisher.remove(n for n in names if names[n] is State.COMPLETED)
+        done = _Done(self._storage, self._config)
+        for request in plan.rollback_requests or ():
+            done.undo(request, rollback_time=requested_time, failed_time=target.commit_time)
+        pending = {State.INFLIGHT} if keep_plan else {State.INFLIGHT, State.REQUESTED}
+        self._publisher.remove(n for n in names if names[n] in pending)
+        delete_markers(self._storage, target.commit_time)
+        metadata = RollbackMetadata(
+            start_rollback_time=requested_time,
+            time_taken_in_millis=max(0, self._env.clock.now_ms() - began_ms),
+            total_files_deleted=sum(len(deleted) for deleted in done.deleted.values()),
+            commits_rollback=(target.commit_time,),
+            partition_metadata=done.by_partition(),
+            instants_rollback=(target,),
+        )
+        path = self._publisher.completed_path(requested_time, Action.ROLLBACK, self._times.next())
+        self._storage.put_if_absent(path, plans.encode(metadata))
+
+    def _files_on_timeline(self, target: InstantInfo) -> Mapping[str, State]:
+        found = {}
+        for file_name in self._timeline.file_names:
+            name = InstantName.parse(file_name, self._config.layout_version)
+            if (
+                name is not None
+                and name.requested_time == target.commit_time
+                and name.action.completed_as is Action(target.action).completed_as
+            ):
+                found[file_name] = name.state
+        return found
+
+
+def plan_requests(
+    storage: Storage, config: TableConfig, failed_time: str, *, use_markers: bool = True
+) -> Iterable[RollbackRequest]:
+    """Return what is left of a failed instant, as its markers say.
+
+    Without markers, or when they are not to be used, the whole table is listed: a writer that left
+    none may have left files all the same.
+    """
+    markers = list_markers(storage, failed_time) if use_markers else None
+    if markers is None:
+        return _by_listing(storage, config, failed_time)
+    return _by_markers(storage, config, failed_time, markers)
+
+
+def absolute_path(storage: Storage, path: str) -> str:
+    """Return a path as plans hold it: from the root of the storage, without scheme and bucket.
+
+    Hudi resolves it against the table's own file system, whatever scheme its user knows that by.
+    """
+    scheme, separator, rest = storage.spec.uri.partition("://")
+    root = f"/{rest.partition('/')[2]}" if separator else scheme
+    return f"{root.rstrip('/')}/{path}"
+
+
+def _by_markers(
+    storage: Storage, config: TableConfig, failed_time: str, markers: Iterable[Marker]
+) -> Iterator[RollbackRequest]:
+    logs: dict[LogFile, None] = {}
+    for marker in markers:
+        partition, name = _split(marker.path)
+        base = parse_base(partition, name, 0)
+        log = parse_log(partition, name, 0)
+        found = base or log
+        if found is not None and found.instant_time == failed_time:
+            yield _delete(storage, failed_time, marker.path)
+        elif found is None or config.table_version >= _FIRST_OWN_LOGS:
+            # Such a file is not of this write: nothing else may be deleted on a marker's word.
+            _log.warning("marker of %s names %s, which is left", failed_time, marker.path)
+        elif log is not None:
+            if storage.stat(log.path) is not None:
+                logs[log] = None
+        elif base is not None and marker.kind is MarkerKind.APPEND:
+            # Hudi 0.14 marks an append with the name of the base file.
+            slice_key = (partition, base.file_id, base.instant_time)
+            in_folder = _logs(partition, (f.name for f in storage.list(partition).files))
+            in_slice = (f for f in in_folder if _slice_key(f) == slice_key)
+            logs.update((f, None) for f in in_slice if _holds(storage, f, failed_time))
+    yield from _take_back(logs)
+
+
+def _by_listing(
+    storage: Storage, config: TableConfig, failed_time: str
+) -> Iterator[RollbackRequest]:
+    files: list[LogFile] = []
+    newest_base: dict[tuple[str, str], str] = {}
+    for path in _data_files(storage):
+        partition, name = _split(path)
+        base = parse_base(partition, name, 0)
+        log = parse_log(partition, name, 0)
+        found = base or log
+        if found is None:
+            continue
+        if found.instant_time == failed_time:
+            yield _delete(storage, failed_time, path)
+            continue
+        if log is not None:
+            files.append(log)
+        if found.instant_time < failed_time:
+            group = (partition, found.file_id)
+            newest_base[group] = max(newest_base.get(group, ""), found.instant_time)
+    if config.table_version < _FIRST_OWN_LOGS:
+        # A write appends to the newest slice that it knows; logs of older ones need not be opened.
+        recent = (f for f in files if f.instant_time == newest_base.get((f.partition, f.file_id)))
+        yield from _take_back([f for f in recent if _holds(storage, f, failed_time)])
+
+
+def _delete(storage: Storage, failed_time: str, path: str) -> RollbackRequest:
+    partition, name = _split(path)
+    found = parse_base(partition, name, 0) or parse_log(partition, name, 0)
+    return RollbackRequest(
+        partition_path=partition,
+        file_id=found.file_id if found else "",
+        latest_base_instant=failed_time,
+        files_to_be_deleted=(absolute_path(storage, path),),
+        log_blocks_to_be_deleted={},
+    )
+
+
+def _take_back(logs: Iterable[LogFile]) -> Iterator[RollbackRequest]:
+    slices: dict[tuple[str, str, str], dict[str, int]] = {}
+    for log in logs:
+        slices.setdefault(_slice_key(log), {})[log.name] = 1
+    for (partition, file_id, base_instant), names in slices.items():
+        yield RollbackRequest(
+            partition_path=partition,
+            file_id=file_id,
+            latest_base_instant=base_instant,
+            log_blocks_to_be_deleted=names,
+        )
+
+
+@dataclass(kw_only=False)
+class _Done:
+    """What a rollback has undone so far, by partition."""
+
+    storage: Storage
+    config: TableConfig
+    deleted: dict[str, list[str]] = field(default_factory=dict)
+    written: dict[str, dict[str, int]] = field(default_factory=dict)
+    taken_back: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def undo(self, request: RollbackRequest, *, rollback_time: str, failed_time: str) -> None:
+        partition = request.partition_path
+        deleted = self.deleted.setdefault(partition, [])
+        for planned in request.files_to_be_deleted:
+            # Plans hold the paths of the place where they were made; the table may have moved.
+            path = _join(partition, planned.rpartition("/")[2])
+            self.storage.delete(path)
+            deleted.append(absolute_path(self.storage, path))
+        blocks = request.log_blocks_to_be_deleted or {}
+        if not blocks:
+            return
+        self.taken_back.setdefault(partition, {}).update(blocks)
+        key = (partition, request.file_id or "", request.latest_base_instant or "")
+        log, size_bytes = self._append_command(key, rollback_time, failed_time)
+        path = absolute_path(self.storage, log.path)
+        self.written.setdefault(partition, {})[path] = size_bytes
+
+    def _append_command(
+        self, key: tuple[str, str, str], rollback_time: str, failed_time: str
+    ) -> tuple[LogFile, int]:
+        """Make sure that the slice ends with a block that takes the failed instant back."""
+        partition, file_id, base_instant = key
+        command = encode_rollback(instant_time=rollback_time, target_instant_time=failed_time)
+        while True:
+            names = [f.name for f in self.storage.list(partition).files]
+            logs = [f for f in _logs(partition, names) if _slice_key(f) == key]
+            for log in logs:
+                if log.write_token == UNKNOWN_WRITE_TOKEN:
+                    blocks = decode_blocks(self.storage.read(log.path))
+                    if any(b.is_rollback and b.target_instant_time == failed_time for b in blocks):
+                        return log, len(command)
+            version = 1 + max((log.version for log in logs), default=0)
+            name = format_log(
+                file_id=file_id,
+                instant_time=base_instant,
+                version=version,
+                write_token=UNKNOWN_WRITE_TOKEN,
+            )
+            added = parse_log(partition, name, len(command))
+            assert added is not None  # the name has just been spelt
+            if self.storage.put_if_absent(added.path, command):
+                return added, len(command)
+
+    def by_partition(self) -> Mapping[str, RollbackPartitionMetadata]:
+        return {
+            partition: RollbackPartitionMetadata(
+                partition_path=partition,
+                success_delete_files=tuple(deleted),
+                failed_delete_files=(),
+                rollback_log_files=self.written.get(partition, {}),
+                log_files_from_failed_commit=self.taken_back.get(partition, {}),
+            )
+            for partition, deleted in self.deleted.items()
+        }
+
+
+def _is_service(instant: Instant, timeline: Timeline, contents: TimelineContents) -> bool:
+    if instant.planned_as is Action.REPLACECOMMIT:
+        # Layout 1 has one word for clusterings and overwrites.
+        return timeline.has_file(instant, State.REQUESTED) and contents.is_clustering(instant)
+    return instant.planned_as not in WRITE_ACTIONS
+
+
+def _data_files(storage: Storage) -> Iterator[str]:
+    top = storage.list("")
+    yield from (file.name for file in top.files)
+    for folder in top.folders:
+        if folder != _META_FOLDER:
+            yield from storage.files_below(folder)
+
+
+def _logs(partition: str, names: Iterable[str]) -> Iterator[LogFile]:
+    for name in names:
+        log = parse_log(partition, name, 0)
+        if log is not None and not log.is_cdc:
+            yield log
+
+
+def _holds(storage: Storage, log: LogFile, instant_time: str) -> bool:
+    with storage.open(log.path) as file:
+        try:
+            return instant_time in block_instants(file)
+        except Malformed:
+            return True  # to take back what is not there does no harm
+
+
+def _slice_key(log: LogFile) -> tuple[str, str, str]:
+    return log.partition, log.file_id, log.instant_time
+
+
+def _split(path: str) -> tuple[str, str]:
+    partition, _, name = path.rpartition("/")
+    return partition, name
+
+
+def _join(partition: str, name: str) -> str:
+    return f"{partition}/{name}" if partition else name
+
+
+def _file_name(instant: Instant) -> str:
+    assert instant.file_name is not None  # only archived instants have none
+    return instant.file_name
