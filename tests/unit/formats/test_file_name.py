@@ -95,4 +95,5 @@ def test_logs_sort_by_instant_then_version_as_a_number_then_token() -> None:
         ".f_20240102000000.log.1_0-0-0",
     ]
     logs = [log for name in names if (log := parse_log("", name, 1)) is not None]
-    assert [log.name for log in sorted(logs[::-1], key=log_order)] == names
+    logs.reverse()
+    assert [log.name for log in sorted(logs, key=log_order)] == names
