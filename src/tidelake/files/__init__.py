@@ -3,17 +3,42 @@ from tidelake.files.footers import read_footer, read_footers
 from tidelake.files.log_records import TornBlock
 from tidelake.files.read_slice import Decided, decide_slice, read_base, read_slice
 from tidelake.files.task import BlockFilter, ReadSpec, SliceTask
+from tidelake.files.write_group import write_group
+from tidelake.files.write_task import (
+    CHANGE,
+    POSITION,
+    BloomSettings,
+    Change,
+    GroupTarget,
+    LogFormat,
+    LogSettings,
+    ParquetSettings,
+    WriteKind,
+    WriteSpec,
+    WriteToken,
+)
 from tidelake.records.history import SchemaHistory
 
 __all__ = [
+    "CHANGE",
+    "POSITION",
     "BlockFilter",
+    "BloomSettings",
+    "Change",
     "ChangeKind",
     "ChangeTask",
     "Decided",
+    "GroupTarget",
+    "LogFormat",
+    "LogSettings",
+    "ParquetSettings",
     "ReadSpec",
     "SchemaHistory",
     "SliceTask",
     "TornBlock",
+    "WriteKind",
+    "WriteSpec",
+    "WriteToken",
     "change_schema",
     "decide_slice",
     "read_base",
@@ -21,4 +46,5 @@ __all__ = [
     "read_footer",
     "read_footers",
     "read_slice",
+    "write_group",
 ]

@@ -261,7 +261,7 @@ def _decode_data(block: LogBlock, spec: ReadSpec, layout: Layout) -> _Part:
     return _Part(
         as_series(keys),
         is_delete,
-        is_delete & _without_ordering(ordering),
+        is_delete & without_ordering(ordering),
         ordering,
         table.select(layout.rows.names),
         absent,
@@ -322,7 +322,7 @@ def deleted(table: pa.Table, layout: Layout) -> Flags:
     return found
 
 
-def _without_ordering(ordering: Ordering) -> Flags:
+def without_ordering(ordering: Ordering) -> Flags:
     """Return which ordering values are Hudi's default: none at all, or the 32-bit zero."""
     if len(ordering) != 1:
         return np.zeros(len(ordering[0]) if ordering else 1, np.bool_)
@@ -392,7 +392,7 @@ _KINDS_OF: Mapping[object, tuple[OrderingKind, ...]] = {
     pl.String: (OrderingKind.STRING,),
     pl.Binary: (OrderingKind.BYTES,),
     pl.Decimal: (OrderingKind.DECIMAL,),
-    pl.Date: (OrderingKind.DATE,),
+    pl.Date: (OrderingKind.DATE, OrderingKind.INT),
     pl.Datetime: (OrderingKind.TIMESTAMP_MICROS, OrderingKind.LONG),
 }
 

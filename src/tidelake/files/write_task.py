@@ -65,10 +65,11 @@ class BloomSettings:
 class ParquetSettings:
     """How base files and Parquet log blocks are written; `bloom` is for base files alone.
 
-    `codec` is a word of Hudi's option: uncompressed, snappy, gzip, lz4, lz4_raw or zstd.
+    `codec` is a word of Hudi's option: uncompressed, snappy, gzip, lz4, lz4_raw or zstd. Hudi's
+    default is gzip; zstd at its quickest level takes less room and a fraction of the time.
     """
 
-    codec: str = "snappy"
+    codec: str = "zstd"
     block_size_bytes: int = 120 << 20
     page_size_bytes: int = 1 << 20
     max_file_size_bytes: int = 120 << 20

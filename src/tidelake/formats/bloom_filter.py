@@ -6,11 +6,13 @@ import base64
 import binascii
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from typing_extensions import Self
 
 from tidelake.errors import Malformed
@@ -24,7 +26,13 @@ _DYNAMIC_HEAD = struct.Struct(">iii")
 _MOST_HASHES = 1000
 _M = np.uint32(0x5BD1E995)
 
-UInt32s = npt.NDArray[np.uint32]
+#: Keys hashed together: few enough to stay in the processor's cache.
+_BLOCK_KEYS = 8192
+_NO_KEYS = np.zeros(1, np.int64)
+_NO_BYTES = np.zeros(0, np.uint8)
+
+#: Record keys as a list of texts, or as an Arrow array of them.
+Keys: TypeAlias = "Sequence[str] | pa.Array"
 
 
 class BloomKind(Word):
@@ -52,7 +60,7 @@ class BloomFilter:
     @classmethod
     def build(
         cls,
-        keys: Sequence[str],
+        keys: Keys,
         *,
         kind: BloomKind = BloomKind.DYNAMIC_V0,
         entries: int = 60_000,
@@ -62,17 +70,24 @@ class BloomFilter:
         """Return the filter Hudi would write for `keys`, in the order of their writing."""
         bits = math.ceil(entries * (-math.log(false_positives) / math.log(2) ** 2))
         hash_count = math.ceil(math.log(2) * bits / entries)
-        places = _positions([key.encode() for key in keys], hash_count, bits)
         if kind is BloomKind.SIMPLE:
             row_of, in_row = np.zeros(len(keys), np.int64), 0
         else:
             row_of, in_row = _rows_for(len(keys), entries, max_entries)
         row_count = int(row_of.max()) + 1 if len(keys) else 1
+        table = _KeyBytes(keys)
+        rows = []
+        for row in range(row_count):
+            flags = np.zeros((bits + 7) // 8 * 8, np.bool_)
+            for _, block in table.blocks(np.flatnonzero(row_of == row)):
+                for places in _positions(block, hash_count, bits):
+                    flags[places] = True
+            rows.append(np.packbits(flags, bitorder="little").tobytes())
         return cls(
             kind=kind,
             hash_count=hash_count,
             bits=bits,
-            rows=tuple(_bit_array(places[row_of == row], bits) for row in range(row_count)),
+            rows=tuple(rows),
             keys_per_row=0 if kind is BloomKind.SIMPLE else entries,
             keys_in_row=in_row,
         )
@@ -118,14 +133,16 @@ class BloomFilter:
             data = head + counts + data
         return base64.b64encode(data).decode("ascii")
 
-    def may_contain(self, keys: Sequence[str]) -> npt.NDArray[np.bool_]:
+    def may_contain(self, keys: Keys) -> npt.NDArray[np.bool_]:
         """Return for each key whether the filter may hold it."""
-        places = _positions([key.encode() for key in keys], self.hash_count, self.bits)
         found = np.zeros(len(keys), np.bool_)
-        for row in self.rows:
-            bits = np.frombuffer(row, np.uint8)
-            hits = bits[places >> 3] >> (places & 7).astype(np.uint8) & 1
-            found |= hits.all(axis=1)
+        rows = [np.frombuffer(row, np.uint8) for row in self.rows]
+        for indexes, block in _KeyBytes(keys).blocks(np.arange(len(keys))):
+            held = np.ones((len(rows), len(indexes)), np.bool_)
+            for places in _positions(block, self.hash_count, self.bits):
+                for row, bits in enumerate(rows):
+                    held[row] &= (bits[places >> 3] >> (places & 7).astype(np.uint8) & 1) == 1
+            found[indexes] = held.any(axis=0)
         return found
 
 
@@ -141,12 +158,6 @@ def _row_head(reader: ByteReader) -> tuple[int, int]:
     return hash_count, bits
 
 
-def _bit_array(places: npt.NDArray[np.int64], bits: int) -> bytes:
-    flags = np.zeros((bits + 7) // 8 * 8, np.bool_)
-    flags[places.ravel()] = True
-    return np.packbits(flags, bitorder="little").tobytes()
-
-
 def _rows_for(keys: int, keys_per_row: int, max_entries: int) -> tuple[npt.NDArray[np.int64], int]:
     """Return the row that each key goes to, and the count that the filter keeps of the last row."""
     row_count = max(1, -(-max_entries // keys_per_row))
@@ -159,44 +170,58 @@ def _rows_for(keys: int, keys_per_row: int, max_entries: int) -> tuple[npt.NDArr
     return row_of, keys - (rows_made - 1) * keys_per_row
 
 
-def _positions(keys: Sequence[bytes], hash_count: int, bits: int) -> npt.NDArray[np.int64]:
-    """Return the bit numbers of each key, one row a key; equally long keys are hashed together."""
-    places = np.zeros((len(keys), hash_count), np.int64)
-    by_length: dict[int, list[int]] = {}
-    for index, key in enumerate(keys):
-        by_length.setdefault(len(key), []).append(index)
-    for length, indexes in by_length.items():
-        joined = b"".join([keys[index] for index in indexes])
-        table = np.frombuffer(joined, np.uint8).reshape(len(indexes), length)
-        places[indexes] = _positions_of_equal_length(table, hash_count, bits)
-    return places
+class _KeyBytes:
+    """Keys as UTF-8, side by side."""
+
+    def __init__(self, keys: Keys) -> None:
+        texts = keys if isinstance(keys, pa.Array) else pa.array(keys, pa.string())
+        texts = texts.cast(pa.large_string())
+        _, offsets, data = texts.buffers()
+        ends = _NO_KEYS
+        if len(texts):
+            ends = np.frombuffer(offsets, np.int64)[texts.offset :][: len(texts) + 1]
+        self._starts = ends[:-1]
+        self._lengths = np.diff(ends)
+        self._data = np.frombuffer(data, np.uint8) if data is not None else _NO_BYTES
+
+    def blocks(
+        self, chosen: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]]:
+        """Return indexes of keys of equal length, and their bytes one row a key."""
+        lengths = self._lengths[chosen]
+        for length in np.unique(lengths).tolist():
+            equal = chosen[lengths == length]
+            for at in range(0, len(equal), _BLOCK_KEYS):
+                indexes = equal[at : at + _BLOCK_KEYS]
+                yield indexes, self._data[self._starts[indexes][:, None] + np.arange(length)]
 
 
-def _positions_of_equal_length(
+def _positions(
     table: npt.NDArray[np.uint8], hash_count: int, bits: int
-) -> npt.NDArray[np.int64]:
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Return the bit numbers of keys of equal length, hash by hash."""
     count, length = table.shape
     whole = length // 4 * 4
-    words = np.ascontiguousarray(table[:, :whole]).view("<u4").astype(np.uint32)
+    words = np.ascontiguousarray(table[:, :whole]).view("<u4").T.astype(np.uint32, order="C")
     words *= _M
-    words ^= words >> 24
+    words ^= words >> np.uint32(24)
     words *= _M
     rest = np.zeros(count, np.uint32)
     # Hadoop reads the rest backwards and sign-extends each byte, unlike the published MurmurHash2.
     for shift, column in enumerate(range(length - 1, whole - 1, -1)):
         rest ^= table[:, column].astype(np.int8).astype(np.int32).astype(np.uint32) << (8 * shift)
-    places = np.empty((count, hash_count), np.int64)
     hashed = np.zeros(count, np.uint32)
-    for turn in range(hash_count):
+    for _ in range(hash_count):
         hashed ^= np.uint32(length)
-        for word in words.T:
+        for word in words:
             hashed *= _M
             hashed ^= word
         if length > whole:
             hashed ^= rest
             hashed *= _M
-        hashed ^= hashed >> 13
+        hashed ^= hashed >> np.uint32(13)
         hashed *= _M
-        hashed ^= hashed >> 15
-        places[:, turn] = np.abs(hashed.view(np.int32).astype(np.int64)) % bits
-    return places
+        hashed ^= hashed >> np.uint32(15)
+        size = np.abs(hashed.view(np.int32)).view(np.uint32)
+        # Unlike the remainder, a division by a constant is quick in numpy.
+        yield (size - size // np.uint32(bits) * np.uint32(bits)).astype(np.int64)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from enum import IntEnum
@@ -18,6 +19,7 @@ from tidelake.formats._byte_reader import ByteReader
 VERSION = 3
 _HEAD = struct.Struct(">ii")
 _DECIMAL_SCALE = 15
+_DECIMAL = {"logicalType": "decimal", "precision": 38, "scale": _DECIMAL_SCALE}
 _EXACT = Context(prec=100)
 _NAMESPACE = "org.apache.hudi.avro.model"
 
@@ -197,6 +199,45 @@ def encode(records: DeleteRecords) -> bytes:
     fastavro.schemaless_writer(body, _SCHEMA, {"deleteRecordList": rows})
     data = body.getvalue()
     return _HEAD.pack(VERSION, len(data)) + data
+
+
+def record_schema(kinds: Sequence[OrderingKind]) -> str:
+    """Return an Avro schema whose datums have the bytes of delete records, for encoders of columns.
+
+    Its fields are `recordKey`, `partitionPath` and, for the ordering fields of `kinds`, a constant
+    and a value each: `kind_0` (see `record_constants`), `value_0`, `kind_1` and so on.
+    """
+    text: Any = ["null", "string"]
+    fields = [{"name": "recordKey", "type": text}, {"name": "partitionPath", "type": text}]
+    if len(kinds) != 1:
+        fields += [{"name": name, "type": "int"} for name in ("array", "present", "count")]
+    for at, kind in enumerate(kinds):
+        value = _WRAPPERS[kind]["fields"][0]["type"]
+        if kind is OrderingKind.DECIMAL:
+            value = {**_DECIMAL, "type": value}
+        fields += [{"name": f"kind_{at}", "type": "int"}, {"name": f"value_{at}", "type": value}]
+    if len(kinds) != 1:
+        fields.append({"name": "end", "type": "int"})
+    return json.dumps({"type": "record", "name": "HoodieDeleteRecord", "fields": fields})
+
+
+def record_constants(kinds: Sequence[OrderingKind]) -> Mapping[str, int]:
+    """Return the fields of `record_schema` that are the same in every record."""
+    # The number of a union's branch, and of the elements of an array, is encoded like an int.
+    found = {f"kind_{at}": int(kind) for at, kind in enumerate(kinds)}
+    if len(kinds) != 1:
+        found |= {"array": int(OrderingKind.ARRAY), "present": 1, "count": len(kinds), "end": 0}
+    return found
+
+
+def join(parts: Iterable[tuple[int, bytes]]) -> bytes:
+    """Return the content of a delete block, version 3, that holds runs of encoded records."""
+    body = BytesIO()
+    for count, data in parts:
+        fastavro.schemaless_writer(body, "long", count)
+        body.write(data)
+    fastavro.schemaless_writer(body, "long", 0)
+    return _HEAD.pack(VERSION, len(body.getvalue())) + body.getvalue()
 
 
 def _wrap(kind: OrderingKind, value: Any) -> tuple[str, dict[str, Any]] | None:

@@ -17,7 +17,13 @@ MAGIC = b"PAR1"
 #: The length of the footer and the magic, at the very end of the file.
 TAIL_BYTES = 8
 _TAIL = struct.Struct("<I4s")
+AVRO_SCHEMA = "parquet.avro.schema"
+#: Goes with `AVRO_SCHEMA`, and is then `avro`.
+WRITER_MODEL = "writer.model.name"
+_MIN_KEY = "hoodie_min_record_key"
+_MAX_KEY = "hoodie_max_record_key"
 _BLOOM_KEYS = ("org.apache.hudi.bloomfilter", "com.uber.hoodie.bloomfilter")
+_BLOOM_KIND = "hoodie_bloom_filter_type_code"
 _PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, EOFError, OverflowError)
 
 
@@ -37,13 +43,13 @@ class ParquetFooter:
     @property
     def avro_schema(self) -> str | None:
         """Return the Avro schema, as JSON text, that the file was written with."""
-        return self.properties.get("parquet.avro.schema")
+        return self.properties.get(AVRO_SCHEMA)
 
     @property
     def key_range(self) -> tuple[str, str] | None:
         """Return the smallest and the greatest record key."""
-        low = self.properties.get("hoodie_min_record_key")
-        high = self.properties.get("hoodie_max_record_key")
+        low = self.properties.get(_MIN_KEY)
+        high = self.properties.get(_MAX_KEY)
         return None if low is None or high is None else (low, high)
 
     @property
@@ -52,12 +58,22 @@ class ParquetFooter:
         text = next(filter(None, map(self.properties.get, _BLOOM_KEYS)), None)
         if text is None:
             return None
-        code = self.properties.get("hoodie_bloom_filter_type_code", BloomKind.SIMPLE)
+        code = self.properties.get(_BLOOM_KIND, BloomKind.SIMPLE)
         try:
             kind = BloomKind(code)
         except ValueError as cause:
             raise Malformed(f"the bloom filter is of the unknown type {code!r}") from cause
         return BloomFilter.decode(text, kind)
+
+
+def key_entries(bloom: BloomFilter, key_range: tuple[str, str] | None) -> Mapping[str, str]:
+    """Return the entries about record keys; a filter without its kind would be taken for SIMPLE."""
+    entries = {_BLOOM_KEYS[0]: bloom.encode()}
+    if bloom.kind is not BloomKind.SIMPLE:
+        entries[_BLOOM_KIND] = bloom.kind
+    if key_range is not None:
+        entries[_MIN_KEY], entries[_MAX_KEY] = key_range
+    return entries
 
 
 def footer_bytes(tail: bytes) -> int:

@@ -78,6 +78,12 @@ class Winners:
         """Return whether the base row's ordering values have a say."""
         return self.spec.mode is MergeMode.EVENT_TIME and not bool(self.by_arrival.all())
 
+    def merged(self) -> pa.Table:
+        """Return the row of every winner, none of which may stem from a delete block."""
+        if self.sources is None:
+            return self.rows.take(pa.array(self.row))
+        return _gather(self.rows, self.sources)
+
     def inserted(self, matched: Flags) -> pa.Table:
         """Return the rows of winners that met no base row."""
         chosen = np.flatnonzero(~matched & ~self.is_delete)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -14,13 +15,14 @@ from tidelake.errors import Malformed, SchemaError
 from tidelake.records.text import java_text
 
 COMMIT_TIME = "_hoodie_commit_time"
+SEQUENCE_NUMBER = "_hoodie_commit_seqno"
 RECORD_KEY = "_hoodie_record_key"
 PARTITION_PATH = "_hoodie_partition_path"
 FILE_NAME = "_hoodie_file_name"
 OPERATION = "_hoodie_operation"
 IS_DELETED = "_hoodie_is_deleted"
 #: The columns that Hudi puts in front of the user's.
-META_COLUMNS = (COMMIT_TIME, "_hoodie_commit_seqno", RECORD_KEY, PARTITION_PATH, FILE_NAME)
+META_COLUMNS = (COMMIT_TIME, SEQUENCE_NUMBER, RECORD_KEY, PARTITION_PATH, FILE_NAME)
 
 _UTC_MICROS = pa.timestamp("us", tz="UTC")
 _PRIMITIVES = {
@@ -62,6 +64,7 @@ class _Names:
     """The named types met so far; a name stands for None while its definition is being read."""
 
     known: dict[str, pa.DataType | None] = field(default_factory=dict)
+    as_stored: bool = False
 
     def bind(self, node: Mapping[str, Any], namespace: str, value: pa.DataType | None) -> str:
         full, inner = full_name(node, namespace)
@@ -89,10 +92,14 @@ def parse_avro(text: str) -> dict[str, Any]:
     return found
 
 
-def avro_fields(text: str) -> list[AvroField]:
-    """Return the fields of an Avro record schema, or raise `Malformed`."""
+def avro_fields(text: str, *, as_stored: bool = False) -> list[AvroField]:
+    """Return the fields of an Avro record schema, or raise `Malformed`.
+
+    Types are those of Spark; with `as_stored` they are those of a Parquet file, which keeps
+    milliseconds and the width of fixed bytes.
+    """
     node = parse_avro(text)
-    names = _Names()
+    names = _Names(as_stored=as_stored)
     try:
         inner = names.bind(node, "", None)
         return [
@@ -133,6 +140,12 @@ def arrow_schema(
     return pa.schema([fields[name] for name in columns])
 
 
+@lru_cache(maxsize=64)
+def stored_schema(text: str) -> pa.Schema:
+    """Return the Arrow schema of a Parquet file with the columns of an Avro record schema."""
+    return pa.schema([pa.field(f.name, f.type) for f in avro_fields(text, as_stored=True)])
+
+
 def _arrow_type(node: Any, names: _Names, namespace: str) -> pa.DataType:
     if isinstance(node, list):
         return _union(node, names, namespace)
@@ -164,9 +177,12 @@ def _arrow_type(node: Any, names: _Names, namespace: str) -> pa.DataType:
     if node.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
         made = _decimal(node)
     elif kind == "fixed":
-        made = pa.binary()
+        made = pa.binary(int(node["size"])) if names.as_stored else pa.binary()
     elif isinstance(kind, str) and (kind, node.get("logicalType")) in _LOGICAL:
-        return _LOGICAL[kind, node["logicalType"]]
+        found = _LOGICAL[kind, node["logicalType"]]
+        if names.as_stored and node["logicalType"].endswith("-millis"):
+            return pa.timestamp("ms", tz=found.tz)
+        return found
     else:
         return _arrow_type(kind, names, namespace)
     if kind == "fixed":

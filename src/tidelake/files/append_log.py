@@ -1,0 +1,303 @@
+"""Rows into log files: data blocks, then one delete block."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from tidelake.files.avro_encoder import encode_items, encode_records
+from tidelake.files.base_writer import NO_LOG_STATS, parquet_bytes, stamped
+from tidelake.files.incoming import (
+    Incoming,
+    all_incoming,
+    distinct,
+    each_incoming,
+    joined,
+    read_spec,
+)
+from tidelake.files.layout import Layout
+from tidelake.files.new_file import NewFile, in_partition
+from tidelake.files.write_task import Change, GroupTarget, LogFormat, WriteSpec, WriteToken
+from tidelake.formats import delete_block, record_positions
+from tidelake.formats.commit_metadata import WriteStat
+from tidelake.formats.delete_block import OrderingKind
+from tidelake.formats.file_name import format_log
+from tidelake.formats.log_block import BlockKind, HeaderKey, avro_block, encode_block
+from tidelake.formats.marker_name import MarkerKind
+from tidelake.records._polars import polars as pl
+from tidelake.records.merge import Flags, Rows
+from tidelake.records.meta_columns import constant, with_meta_columns
+from tidelake.records.required import require_values
+from tidelake.records.schema import FILE_NAME, RECORD_KEY
+from tidelake.storage import Storage
+
+#: From this table version on a log is named after its own instant, and blocks may have positions.
+_FIRST_BY_INSTANT = 8
+
+
+def append_log(
+    storage: Storage,
+    batches: Iterable[pa.RecordBatch],
+    target: GroupTarget,
+    token: WriteToken,
+    spec: WriteSpec,
+) -> list[WriteStat]:
+    """Write the rows to log files of the target's latest slice, one stat a file.
+
+    With `combine` the rows are held and each key is written once; else they are held up to the
+    size of a block. No file is made for no row.
+    """
+    layout = Layout.of(read_spec(spec))
+    log = _Log(storage, target, token, spec, layout)
+    try:
+        if spec.combine:
+            new = all_incoming(batches, layout)
+            if new is not None:
+                log.add(distinct(new, layout))
+        else:
+            for new in each_incoming(batches, layout):
+                log.add(new)
+        return log.finish()
+    finally:
+        log.close()
+
+
+class _Log:
+    """The log files of one append."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        target: GroupTarget,
+        token: WriteToken,
+        spec: WriteSpec,
+        layout: Layout,
+    ) -> None:
+        self._storage = storage
+        self._target = target
+        self._token = token
+        self._spec = spec
+        self._layout = layout
+        self._schema = with_meta_columns(spec.schema, spec.dropped_columns)
+        self._rows_before = 0
+        self._data: list[Incoming] = []
+        self._data_bytes = 0
+        self._deletes: list[Incoming] = []
+        self._file: NewFile | None = None
+        self._counts = Counter[str]()
+        self._stats: list[WriteStat] = []
+
+    def add(self, new: Incoming) -> None:
+        """Take rows; a block is written once there are enough."""
+        if new.is_delete.any():
+            self._deletes.append(new.take(np.flatnonzero(new.is_delete)))
+            new = new.take(np.flatnonzero(~new.is_delete))
+        if len(new):
+            require_values(new.rows, self._spec.schema)
+            self._data.append(new)
+            self._data_bytes += new.rows.nbytes
+            if self._data_bytes >= self._spec.log.max_block_size_bytes:
+                self._flush_data()
+
+    def finish(self) -> list[WriteStat]:
+        """Write what is held and return the stats."""
+        self._flush_data()
+        self._flush_deletes()
+        self._finish_file()
+        return self._stats
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _flush_data(self) -> None:
+        if not self._data:
+            return
+        new, positions = self._by_position(joined(self._data))
+        self._data, self._data_bytes = [], 0
+        numbers = 1 + self._rows_before + np.arange(len(new), dtype=np.int64)
+        self._rows_before += len(new)
+        rows = stamped(new.rows, numbers, self._spec, self._token, self._target.partition)
+        name = self._target.file_id if self._spec.populate_meta_fields else None
+        rows = rows.append_column(FILE_NAME, constant(name, len(new)))
+        if self._spec.log.format is LogFormat.PARQUET:
+            block = encode_block(
+                BlockKind.PARQUET_DATA, self._headers(positions), parquet_bytes(rows, self._spec)
+            )
+        else:
+            block = encode_block(BlockKind.AVRO_DATA, self._headers(positions), self._avro(rows))
+        self._write(block)
+        updates = int((new.change == Change.UPDATE).sum())
+        self._counts.update(writes=len(new), updates=updates, inserts=len(new) - updates)
+
+    def _flush_deletes(self) -> None:
+        if not self._deletes:
+            return
+        new, positions = self._by_position(joined(self._deletes))
+        self._deletes = []
+        content = delete_block.join(self._delete_records(new))
+        self._write(encode_block(BlockKind.DELETE, self._headers(positions), content))
+        self._counts.update(deletes=len(new))
+
+    def _headers(self, positions: Rows | None) -> dict[int, str]:
+        found: dict[int, str] = {
+            HeaderKey.INSTANT_TIME: self._spec.instant_time,
+            HeaderKey.SCHEMA: self._schema,
+        }
+        if positions is not None:
+            assert self._target.base_instant is not None
+            found[HeaderKey.RECORD_POSITIONS] = record_positions.encode(positions)
+            found[HeaderKey.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS] = self._target.base_instant
+        return found
+
+    def _by_position(self, new: Incoming) -> tuple[Incoming, Rows | None]:
+        """Return the rows sorted by their positions in the base file, if all have one of their own.
+
+        Readers give the i-th smallest position to the i-th record of the block.
+        """
+        if (
+            not self._spec.positions
+            or self._spec.table_version < _FIRST_BY_INSTANT
+            or self._target.base_instant is None
+            or new.position is None
+            or new.position.null_count
+        ):
+            return new, None
+        positions = new.position.to_numpy().astype(np.int64)
+        order = np.argsort(positions, kind="stable")
+        ascending = positions[order]
+        if (ascending[1:] == ascending[:-1]).any():
+            return new, None
+        return new.take(order), ascending
+
+    def _avro(self, rows: pa.Table) -> bytes:
+        parts = list(encode_records(rows, self._schema))
+        return avro_block(sum(count for count, _ in parts), [data for _, data in parts])
+
+    def _delete_records(self, new: Incoming) -> Iterator[tuple[int, bytes]]:
+        keys = new.rows.column(RECORD_KEY)
+        partition = constant(self._target.partition, len(new))
+        rows = pa.table({"recordKey": keys, "partitionPath": partition})
+        by_arrival = new.by_arrival if new.ordering else np.ones(len(new), np.bool_)
+        if by_arrival.any():
+            none = {"value_0": pa.array(np.zeros(len(new), np.int32))}
+            yield from _encoded_deletes(rows, none, [OrderingKind.INT], by_arrival)
+        if not by_arrival.all():
+            columns = [_ordering_column(values) for values in new.ordering]
+            values = {f"value_{at}": column for at, (_, column) in enumerate(columns)}
+            kinds = [kind for kind, _ in columns]
+            yield from _encoded_deletes(rows, values, kinds, ~by_arrival)
+
+    def _write(self, block: bytes) -> None:
+        if (
+            self._file is not None
+            and self._file.sink.tell() + len(block) > self._spec.log.max_file_size_bytes
+        ):
+            self._finish_file()
+        if self._file is None:
+            path = in_partition(self._target.partition, self._name())
+            kind = MarkerKind.of_log(self._spec.table_version)
+            self._file = NewFile(self._storage, self._spec, path, kind)
+        with self._file.writing():
+            self._file.sink.write(block)
+
+    @property
+    def _version(self) -> int:
+        return self._target.log_version + len(self._stats)
+
+    @property
+    def _is_by_slice(self) -> bool:
+        """Return whether logs are named after their slice, and not after their own instant."""
+        return self._spec.table_version < _FIRST_BY_INSTANT
+
+    def _name(self) -> str:
+        instant = self._spec.instant_time
+        if self._is_by_slice:
+            instant = self._target.slice_instant or instant
+        return format_log(
+            file_id=self._target.file_id,
+            instant_time=instant,
+            version=self._version,
+            write_token=self._token.format(),
+        )
+
+    def _finish_file(self) -> None:
+        if self._file is None:
+            return
+        size_bytes = self._file.finish()
+        target, counts = self._target, self._counts
+        name = self._file.path.rpartition("/")[2]
+        own = [stat.path.rpartition("/")[2] for stat in self._stats if stat.path is not None]
+        instant, base_file = self._spec.instant_time, ""
+        log_files: tuple[str, ...] = (name,)
+        if self._is_by_slice:
+            instant = target.slice_instant or instant
+            base_file = (target.base_path or "").rpartition("/")[2]
+            log_files = (*target.log_names, *own, name)
+        self._stats.append(
+            WriteStat(
+                file_id=target.file_id,
+                path=self._file.path,
+                partition_path=target.partition,
+                prev_commit=instant,
+                num_writes=counts["writes"],
+                num_inserts=counts["inserts"],
+                num_update_writes=counts["updates"],
+                num_deletes=counts["deletes"],
+                total_write_bytes=size_bytes,
+                file_size_in_bytes=size_bytes,
+                log_version=self._version,
+                log_offset=0,
+                base_file=base_file,
+                log_files=log_files,
+                **NO_LOG_STATS,
+            )
+        )
+        self._file, self._counts = None, Counter()
+
+
+def _encoded_deletes(
+    rows: pa.Table, values: Mapping[str, pa.Array], kinds: Sequence[OrderingKind], chosen: Flags
+) -> Iterator[tuple[int, bytes]]:
+    for name, column in values.items():
+        rows = rows.append_column(name, column)
+    rows = rows.filter(pa.array(chosen))
+    for name, value in delete_block.record_constants(kinds).items():
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.int32()), rows.num_rows))
+    yield from encode_items(rows, delete_block.record_schema(kinds))
+
+
+def _ordering_column(values: pl.Series) -> tuple[OrderingKind, pa.Array]:
+    """Return ordering values as the Java type that Hudi compares them in.
+
+    Of dates and times that is the plain number: Spark's readers hold them so, and a value of
+    another class would be an error there. A row without a value has Hudi's default, zero.
+    """
+    dtype = values.dtype
+    if dtype == pl.Date:
+        values = values.cast(pl.Int32)
+    elif isinstance(dtype, pl.Datetime):
+        values = values.cast(pl.Int64)
+    kind = _KIND_OF[values.dtype.base_type()]
+    return kind, values.fill_null(_ZERO.get(kind, 0)).to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+_KIND_OF: Mapping[object, OrderingKind] = {
+    pl.Boolean: OrderingKind.BOOLEAN,
+    pl.Int32: OrderingKind.INT,
+    pl.Int64: OrderingKind.LONG,
+    pl.Float32: OrderingKind.FLOAT,
+    pl.Float64: OrderingKind.DOUBLE,
+    pl.String: OrderingKind.STRING,
+    pl.Binary: OrderingKind.BYTES,
+    pl.Decimal: OrderingKind.DECIMAL,
+}
+_ZERO: Mapping[OrderingKind, object] = {
+    OrderingKind.BOOLEAN: False,
+    OrderingKind.STRING: "",
+    OrderingKind.BYTES: b"",
+}

@@ -1,0 +1,103 @@
+"""A data file in the making: the marker first, then the bytes, then a look at the heartbeat."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+import pyarrow as pa
+
+from tidelake.errors import InstantLostError, StorageError
+from tidelake.files.write_task import GroupTarget, WriteSpec
+from tidelake.formats import partition_metadata
+from tidelake.formats.marker_name import MarkerKind, heartbeat_path, marker_path
+from tidelake.formats.partition_metadata import PartitionMetadata
+from tidelake.formats.properties import java_date
+from tidelake.storage import Storage
+
+
+class NewFile:
+    """A data file that no reader sees before its instant completes.
+
+    Where the storage has real files the bytes go straight to the file's own name, so that a crash
+    leaves nothing that the marker does not name.
+    """
+
+    def __init__(self, storage: Storage, spec: WriteSpec, path: str, kind: MarkerKind) -> None:
+        """Put the marker and open the file."""
+        self._storage = storage
+        self._instant = spec.instant_time
+        self._marker = marker_path(spec.marker_folder, path, kind)
+        self.path = path
+        storage.put(self._marker, b"")
+        self._local = storage.local_path(path)
+        if self._local is None:
+            self.sink: pa.NativeFile = pa.BufferOutputStream()
+            return
+        storage.make_folder(path.rpartition("/")[0])
+        with self.writing():
+            self.sink = pa.OSFile(self._local, "wb")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Turn what the operating system says into `StorageError`."""
+        try:
+            yield
+        except OSError as cause:
+            raise StorageError(self.path, cause.strerror or str(cause)) from cause
+
+    def finish(self) -> int:
+        """Make the file durable and return its size.
+
+        Raises `InstantLostError`, and takes the file away, when somebody ended the write meanwhile.
+        """
+        if self._local is None:
+            data = self.sink.getvalue()
+            self._storage.put(self.path, data.to_pybytes())
+            size_bytes = data.size
+        else:
+            with self.writing():
+                size_bytes = self.sink.tell()
+                self.sink.close()
+                _sync(self._local)
+        if self._storage.stat(heartbeat_path(self._instant)) is None:
+            self._storage.delete(self.path)
+            self._storage.delete(self._marker)
+            raise InstantLostError(
+                f"instant {self._instant} was ended while {self.path} was being written",
+                next_step="run the write again",
+            )
+        return int(size_bytes)
+
+    def close(self) -> None:
+        """Let go of the file, finished or not; what lies there is left to the rollback."""
+        if not self.sink.closed:
+            self.sink.close()
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_partition(storage: Storage, target: GroupTarget, spec: WriteSpec) -> None:
+    """Put the file that makes the target's folder a partition, unless it is known to be there."""
+    if target.partition_known:
+        return
+    path = in_partition(target.partition, partition_metadata.FILE_NAME)
+    if storage.stat(path) is None:
+        depth = target.partition.count("/") + 1 if target.partition else 0
+        made = PartitionMetadata(commit_time=spec.instant_time, partition_depth=depth)
+        day = datetime.strptime(f"{spec.instant_time[:14]}+0000", "%Y%m%d%H%M%S%z")
+        saved_at = java_date(int(day.timestamp()) * 1000)
+        storage.put_if_absent(path, partition_metadata.encode(made, saved_at))
+
+
+def in_partition(partition: str, name: str) -> str:
+    """Return the path, relative to the table, of the file `name` of a partition."""
+    return f"{partition}/{name}" if partition else name
