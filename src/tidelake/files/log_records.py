@@ -39,7 +39,7 @@ from tidelake.records.schema import (
 from tidelake.records.text import java_text
 from tidelake.storage import Storage
 
-_DELETE_OPERATIONS = pa.array(["D", "-U"])
+_DELETE_OPERATIONS = ("D", "-U")
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +308,9 @@ def _hfile_records(block: LogBlock, columns: Sequence[str] | None) -> pa.Table:
 
 def deleted(table: pa.Table, layout: Layout) -> Flags:
     """Return which rows say of themselves that they are deletes."""
-    flags = pc.is_in(table.column(OPERATION), value_set=_DELETE_OPERATIONS)
+    # Made here: the first array of a process makes Arrow import pandas.
+    operations = pa.array(_DELETE_OPERATIONS)
+    flags = pc.is_in(table.column(OPERATION), value_set=operations)
     if IS_DELETED in layout.deletes.names:
         marked = table.column(IS_DELETED).cast(pa.bool_())
         flags = pc.or_(flags, pc.fill_null(marked, False))
