@@ -3,14 +3,10 @@ from __future__ import annotations
 import pytest
 
 from tidelake.config import ReadOptions, TableConfig
+from tidelake.config.merging import COMMIT_TIME_STRATEGY, EVENT_TIME_STRATEGY
 from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.model import MergeMode
-from tidelake.records.merge_spec import (
-    COMMIT_TIME_STRATEGY,
-    EVENT_TIME_STRATEGY,
-    Fill,
-    MergeSpec,
-)
+from tidelake.records.merge_spec import Fill, MergeSpec
 
 PAYLOAD = "hoodie.compaction.payload.class"
 MODE = "hoodie.record.merge.mode"
