@@ -139,7 +139,8 @@ class BaseFileWriter:
         self._flushed_bytes = 0
         options = _options(spec, self._schema)
         self._file = NewFile(storage, spec, in_partition(partition, self.name), kind)
-        self._parquet = pq.ParquetWriter(self._file.sink, self._schema, **options)
+        with self._file.writing():
+            self._parquet = pq.ParquetWriter(self._file.sink, self._schema, **options)
 
     @property
     def is_full(self) -> bool:

@@ -58,7 +58,7 @@ def record(fields: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def row(key: str, ts: int | None = 1, text: str | None = "x", **more: Any) -> Row:
+def row(key: str, ts: float | None = 1, text: str | None = "x", **more: Any) -> Row:
     return {"id": key, "ts": ts, "text": text, "city": "oslo", **more}
 
 
