@@ -234,7 +234,8 @@ class _Log:
         own = [stat.path.rpartition("/")[2] for stat in self._stats if stat.path is not None]
         instant, base_file = self._spec.instant_time, ""
         log_files: tuple[str, ...] = (name,)
-        if self._is_by_slice:
+        if self._is_by_slice or self._spec.cdc is not None:
+            # Readers of changes find the rows before this write by these.
             instant = target.slice_instant or instant
             base_file = (target.base_path or "").rpartition("/")[2]
             log_files = (*target.log_names, *own, name)

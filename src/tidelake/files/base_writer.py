@@ -210,10 +210,12 @@ class BaseFileWriter:
         updates: int = 0,
         deletes: int = 0,
         replaces: tuple[str, str] | None = None,
+        changes: Mapping[str, int] | None = None,
     ) -> WriteStat:
         """Write the footer and return what Hudi records of the file.
 
-        `replaces` are instant and name of the base file that this one is the next version of.
+        `replaces` are instant and name of the base file that this one is the next version of, and
+        `changes` the change log beside it.
         """
         self._flush()
         self._parquet.add_key_value_metadata(self._footer())
@@ -227,6 +229,7 @@ class BaseFileWriter:
             partition_path=self._partition,
             prev_commit=instant,
             prev_base_file=name,
+            cdc_stats=changes,
             num_writes=self.row_count,
             num_inserts=inserts,
             num_update_writes=updates,

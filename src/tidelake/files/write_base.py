@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tidelake.files.base_file import BaseFile
 from tidelake.files.base_writer import BaseFileWriter, stamped
+from tidelake.files.change_log import ChangeLog
 from tidelake.files.incoming import (
     Incoming,
     all_incoming,
@@ -170,6 +171,8 @@ class _NextVersion:
             kind=MarkerKind.MERGE,
         )
         self._inserts = self._updates = self._deletes = 0
+        self._storage = storage
+        self._changes = None if spec.cdc is None else ChangeLog(spec, spec.cdc)
 
     def __enter__(self) -> _NextVersion:
         return self
@@ -185,6 +188,8 @@ class _NextVersion:
         if rows.num_rows:
             self._writer.write_new(rows)
             self._inserts += rows.num_rows
+            if self._changes is not None:
+                self._changes.inserted(rows)
 
     def merge(self, winners: Winners, layout: Layout) -> None:
         self._base.require(layout.keys.names)
@@ -207,6 +212,8 @@ class _NextVersion:
                 touched = table.take(pa.array(positions))
                 ordering = layout.ordering_of(touched)
                 met = meet(winners, chosen, ordering, touched.select(layout.rows.names))
+                if self._changes is not None:
+                    self._changes.changed(touched, keys.gather(positions).to_arrow(), met)
                 rows = self._changed(rows, positions, met)
             self._writer.write_stamped(rows)
         self.insert(winners.inserted(matched))
@@ -230,9 +237,15 @@ class _NextVersion:
         return both.take(pa.array(order[kept]))
 
     def finish(self) -> WriteStat:
+        changes = None
+        if self._changes is not None:
+            changes = self._changes.write(
+                self._storage, self._target, self._token, rows_left=self._writer.row_count
+            )
         return self._writer.finish(
             inserts=self._inserts,
             updates=self._updates,
             deletes=self._deletes,
             replaces=self._replaces,
+            changes=changes,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from tidelake.config import CdcMode
 from tidelake.formats.bloom_filter import BloomKind
 from tidelake.model import Word
 from tidelake.records.history import SchemaHistory
@@ -94,6 +95,7 @@ class WriteSpec:
     folder of the instant's markers, relative to the table. `dropped_columns` are left out of data
     files. With `combine`, incoming rows of one key are merged among themselves first, in the order
     in which they come; a `MERGE` always does so. `positions` allows record positions in log blocks.
+    `cdc` is set for tables that log their changes.
     """
 
     storage: StorageSpec
@@ -108,6 +110,7 @@ class WriteSpec:
     history: SchemaHistory | None = None
     combine: bool = False
     positions: bool = True
+    cdc: CdcMode | None = None
     parquet: ParquetSettings = field(default_factory=ParquetSettings)
     log: LogSettings = field(default_factory=LogSettings)
 
@@ -130,11 +133,11 @@ class GroupTarget:
     """The file group that a run of rows goes to.
 
     `base_path` and `base_instant` name the base file of the latest slice, if it has one. The rest
-    of the slice matters to an `APPEND` on table version 6 alone: `slice_instant` is the instant in
-    the names of its logs (None: this write opens the slice), `log_names` are the logs it has, and
-    `log_version` is the first free one. With `rolls`, a `CREATE` goes on in another file group once
-    a file has its size; `file_id` must then end in `-0`. `partition_known` says that the folder is
-    a partition already.
+    of the slice matters to an `APPEND` on table version 6, and to any with `cdc`: `slice_instant`
+    is the instant that version 6 has in the names of its logs (None: this write opens the slice),
+    and `log_names` are the logs it has; `log_version` is the first that is free. With `rolls`, a
+    `CREATE` goes on in another file group once a file has its size; `file_id` must then end in
+    `-0`. `partition_known` says that the folder is a partition already.
     """
 
     partition: str
