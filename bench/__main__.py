@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from bench.cases import Bench
 from bench.measure import Case, Verdict, judge, measure, show_times, show_verdicts
@@ -73,7 +74,8 @@ def _cases(spark: SparkSession, rows: int, tables: dict[str, object]) -> Iterato
 
 def _facts(bench: Bench) -> dict[str, object]:
     logs = [p for p in bench.path.rglob(".*.log.*") if ".hoodie" not in p.parts]
-    sizes = [Path(name.removeprefix("file://")).stat().st_size for name in bench.base_files]
+    # Spark spells a local file with one slash or three, and escapes what a URI may not hold.
+    sizes = [Path(unquote(urlsplit(name).path)).stat().st_size for name in bench.base_files]
     return {
         "base_files": len(bench.base_files),
         "base_bytes": sum(sizes),
