@@ -16,13 +16,24 @@ from tidelake.records.schema import conform, constant_column
 from tidelake.storage import Storage
 
 BATCH_ROWS = 1 << 17
+_REPETITIVE_BYTES = 3
 
 
 class BaseFile:
     """The base file of a slice."""
 
-    def __init__(self, storage: Storage, task: SliceTask, spec: ReadSpec) -> None:
-        """Open the file and read its footer."""
+    def __init__(
+        self,
+        storage: Storage,
+        task: SliceTask,
+        spec: ReadSpec,
+        *,
+        with_dictionaries: bool = False,
+    ) -> None:
+        """Open the file and read its footer.
+
+        `with_dictionaries` lets `repetitive` columns be asked for in dictionary form.
+        """
         assert task.base_path is not None
         self._path = task.base_path
         self._partition_values = dict(task.partition_values)
@@ -37,13 +48,22 @@ class BaseFile:
             )
         with _readable(self._path):
             source: Any = storage.local_path(self._path) or storage.open(self._path)
-            self._file = _Parquet(source) if extension == "parquet" else _Orc(source)
+            self._file = (
+                _Parquet(source, with_dictionaries=with_dictionaries)
+                if extension == "parquet"
+                else _Orc(source)
+            )
         self._names = frozenset(self._file.names)
 
     @property
     def num_rows(self) -> int:
         """Return the number of rows in the file."""
         return self._file.num_rows
+
+    @property
+    def repetitive(self) -> frozenset[str]:
+        """Return the text columns of few different values, by their names in the file."""
+        return self._file.repetitive
 
     def require(self, names: Iterable[str]) -> None:
         """Raise `CorruptFileError` unless the file holds the columns `names`."""
@@ -79,8 +99,17 @@ class BaseFile:
 
 
 class _Parquet:
-    def __init__(self, source: Any) -> None:
-        self._file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+    def __init__(self, source: Any, *, with_dictionaries: bool) -> None:
+        metadata = pq.read_metadata(source) if with_dictionaries else None
+        self.repetitive = frozenset() if metadata is None else _repetitive(metadata)
+        self._file = pq.ParquetFile(
+            source,
+            metadata=metadata,
+            coerce_int96_timestamp_unit="us",
+            read_dictionary=sorted(self.repetitive),
+            # It makes fewer requests, but of a file at hand it only holds more in memory.
+            pre_buffer=not isinstance(source, str),
+        )
         self.num_rows: int = self._file.metadata.num_rows
         self.names: list[str] = self._file.schema_arrow.names
 
@@ -94,7 +123,24 @@ class _Parquet:
             yield pa.Table.from_batches([batch])
 
 
+def _repetitive(metadata: pq.FileMetaData) -> frozenset[str]:
+    sizes: dict[str, int] = {}
+    for group in range(metadata.num_row_groups):
+        found = metadata.row_group(group)
+        for at in range(found.num_columns):
+            column = found.column(at)
+            if column.physical_type == "BYTE_ARRAY":
+                name = column.path_in_schema
+                sizes[name] = sizes.get(name, 0) + column.total_uncompressed_size
+    texts = {f.name for f in metadata.schema.to_arrow_schema() if pa.types.is_string(f.type)}
+    # So little a value is the number of an entry and no text.
+    most = metadata.num_rows * _REPETITIVE_BYTES
+    return frozenset(name for name, size in sizes.items() if name in texts and size <= most)
+
+
 class _Orc:
+    repetitive: frozenset[str] = frozenset()
+
     def __init__(self, source: Any) -> None:
         self._file = orc.ORCFile(source)
         self.num_rows: int = self._file.nrows

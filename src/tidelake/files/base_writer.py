@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -45,11 +45,19 @@ _CODECS = {
 }
 
 
-def base_schema(spec: WriteSpec) -> pa.Schema:
-    """Return the columns of the table's base files, as they are handed to the Parquet writer."""
+def base_schema(spec: WriteSpec, dictionaries: Collection[str] = ()) -> pa.Schema:
+    """Return the columns of the table's base files, as they are handed to the Parquet writer.
+
+    The texts of `dictionaries` come with few different values.
+    """
     schema = stored_schema(with_meta_columns(spec.schema, spec.dropped_columns))
-    few = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
-    return pa.schema([pa.field(f.name, CONSTANT) if f.name in few else f for f in schema])
+    few = {COMMIT_TIME, PARTITION_PATH, FILE_NAME, *dictionaries}
+    return pa.schema(
+        [
+            pa.field(f.name, CONSTANT) if f.name in few and pa.types.is_string(f.type) else f
+            for f in schema
+        ]
+    )
 
 
 def _options(spec: WriteSpec, schema: pa.Schema) -> dict[str, Any]:
@@ -117,6 +125,7 @@ class BaseFileWriter:
         file_id: str,
         kind: MarkerKind,
         size_limit_bytes: int | None = None,
+        dictionaries: Collection[str] = (),
     ) -> None:
         """Put the marker and open the file."""
         self.name = format_base(
@@ -131,7 +140,7 @@ class BaseFileWriter:
         self._file_id = file_id
         self._kind = kind
         self._limit = size_limit_bytes
-        self._schema = base_schema(spec)
+        self._schema = base_schema(spec, dictionaries)
         self.row_count = 0
         self._keys: list[pa.ChunkedArray] = []
         self._held: list[pa.Table] = []

@@ -26,8 +26,9 @@ from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.marker_name import MarkerKind
 from tidelake.records._polars import polars as pl
 from tidelake.records.merge import Met, Rows, Winners, meet
+from tidelake.records.meta_columns import CONSTANT
 from tidelake.records.required import require_values
-from tidelake.records.schema import conform
+from tidelake.records.schema import FILE_NAME, RECORD_KEY, conform, top_level
 from tidelake.storage import Storage
 
 
@@ -156,7 +157,10 @@ class _NextVersion:
             base_path=target.base_path,
             base_instant=target.base_instant,
         )
-        self._base = BaseFile(storage, task, reading)
+        self._base = BaseFile(storage, task, reading, with_dictionaries=True)
+        # Keys and ordering values are compared, for which a dictionary is in the way.
+        compared = {RECORD_KEY, *top_level((*spec.keys.fields, *spec.merge.ordering_fields))}
+        self._dictionaries = self._base.repetitive - compared
         self._replaces = (target.base_instant, task.base_name)
         self._target = target
         self._token = token
@@ -169,6 +173,7 @@ class _NextVersion:
             partition=target.partition,
             file_id=target.file_id,
             kind=MarkerKind.MERGE,
+            dictionaries=self._dictionaries,
         )
         self._inserts = self._updates = self._deletes = 0
         self._storage = storage
@@ -180,8 +185,18 @@ class _NextVersion:
     def __exit__(self, *_: object) -> None:
         self._writer.close()
 
+    def _taken(self, schema: pa.Schema) -> pa.Schema:
+        """Return the columns that come from the base file: all save the file name."""
+        return pa.schema(
+            [
+                pa.field(f.name, CONSTANT) if f.name in self._dictionaries else f
+                for f in schema
+                if f.name != FILE_NAME
+            ]
+        )
+
     def copy(self, layout: Layout) -> None:
-        for table in self._base.batches(layout.rows):
+        for table in self._base.batches(self._taken(layout.rows)):
             self._writer.write_stamped(table)
 
     def insert(self, rows: pa.Table) -> None:
@@ -195,7 +210,8 @@ class _NextVersion:
         self._base.require(layout.keys.names)
         matched = np.zeros(len(winners), np.bool_)
         index = pl.DataFrame({"key": winners.keys, "winner": np.arange(len(winners))})
-        schema = layout.with_rows(layout.keys, layout.ordering)
+        kept = self._taken(layout.rows)
+        schema = self._taken(layout.with_rows(layout.keys, layout.ordering))
         for table in self._base.batches(schema):
             keys = row_keys(table, self._reading)
             found = (
@@ -207,13 +223,13 @@ class _NextVersion:
             positions = found["position"].to_numpy().astype(np.int64)
             chosen = found["winner"].to_numpy().astype(np.int64)
             matched[chosen] = True
-            rows = table.select(layout.rows.names)
+            rows = table.select(kept.names)
             if len(positions):
                 touched = table.take(pa.array(positions))
-                ordering = layout.ordering_of(touched)
-                met = meet(winners, chosen, ordering, touched.select(layout.rows.names))
+                before = conform(touched, layout.rows)
+                met = meet(winners, chosen, layout.ordering_of(touched), before)
                 if self._changes is not None:
-                    self._changes.changed(touched, keys.gather(positions).to_arrow(), met)
+                    self._changes.changed(before, keys.gather(positions).to_arrow(), met)
                 rows = self._changed(rows, positions, met)
             self._writer.write_stamped(rows)
         self.insert(winners.inserted(matched))

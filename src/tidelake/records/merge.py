@@ -289,11 +289,13 @@ class _Sources:
         if self._spec.incoming_meta and name in META_COLUMNS:
             return np.where(both & (new >= 0), new, winner)
         loser = np.where(wins, old, new)
-        is_open = winner < 0
+        is_absent = winner < 0
+        is_open = is_absent & (loser >= 0)
         unchanged = self._unchanged_rows(name)
         if unchanged is not None and len(unchanged):
-            is_open |= unchanged[winner]
-        return np.where(both & is_open & (loser >= 0), loser, winner)
+            # A loser that says "unchanged" too has nothing to give.
+            is_open |= ~is_absent & unchanged[winner] & (loser >= 0) & ~unchanged[loser]
+        return np.where(both & is_open, loser, winner)
 
     def _present(self, name: str, row: Rows) -> Rows:
         absent = self._absent.get(name)

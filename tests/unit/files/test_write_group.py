@@ -17,8 +17,11 @@ from tests.unit.files.written_table import (
     nullable,
     row,
 )
+from tidelake.config import CdcMode
 from tidelake.errors import ConfigError, InstantLostError, SchemaError
-from tidelake.files import read_footer
+from tidelake.files import SliceTask, read_footer
+from tidelake.files.base_file import BaseFile
+from tidelake.files.incoming import read_spec
 from tidelake.files.write_group import write_group
 from tidelake.files.write_task import (
     BloomSettings,
@@ -443,3 +446,33 @@ def test_keys_with_separators_and_beyond_the_basic_plane(tmp_path: Path) -> None
     (stat,) = table.write([row(key, 2, "new") for key in keys], WriteKind.MERGE)
     assert stat.num_update_writes == len(keys)
     assert texts(table) == dict.fromkeys(keys, "new")
+
+
+@pytest.mark.parametrize("kind", [WriteKind.MERGE, WriteKind.CONCAT])
+@pytest.mark.parametrize("cdc", [None, CdcMode.DATA_BEFORE_AFTER])
+@pytest.mark.parametrize("fill", [Fill.NONE, Fill.IGNORE_DEFAULTS])
+def test_columns_of_few_texts_stay_right_through_a_rewrite(
+    tmp_path: Path, kind: WriteKind, cdc: CdcMode | None, fill: Fill
+) -> None:
+    table = WrittenTable(tmp_path, merge=replace(EVENT, fill=fill), cdc=cdc, combine=True)
+    words = ["red", None, "", "日本"]
+    held = {f"{at:05}": row(f"{at:05}", 1, words[at % 4]) for at in range(6_000)}
+    (base,) = table.write(list(held.values()))
+    task = SliceTask(partition=PARTITION, file_id=GROUP, base_path=base.path, base_instant="1")
+    opened = BaseFile(table.storage, task, read_spec(table.spec), with_dictionaries=True)
+    assert opened.repetitive >= {"text", "city", "_hoodie_commit_time"}
+    new = [row(f"{at:05}", 2, "new") for at in range(6_000, 6_003)]
+    if kind is WriteKind.MERGE:
+        new += [row("00001", 2, "blue"), row("00002", 2, None), row("00003", 0, "stale")]
+    table.write(new, kind, change=Change.UPDATE)
+    held.update({r["id"]: r for r in new if r["ts"] == 2})
+    if kind is WriteKind.MERGE and fill is Fill.IGNORE_DEFAULTS:
+        held["00002"]["text"] = ""
+    expected = [held[key] for key in sorted(held)]
+    assert table.ours() == expected
+    assert table.theirs() == expected
+    stored = table.ours(meta=True)
+    assert len({r["_hoodie_file_name"] for r in stored}) == 1
+    assert sum(r["_hoodie_commit_time"] == "20261115200002000" for r in stored) == (
+        5 if kind is WriteKind.MERGE else 3
+    )
