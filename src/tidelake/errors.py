@@ -103,6 +103,10 @@ class IncrementalRangeError(TidelakeError):
     """The requested window of changes is no longer, or not yet, answerable."""
 
 
+class InputChangedError(TidelakeError):
+    """The rows of a write were others when they were evaluated again; nothing became visible."""
+
+
 class InstantLostError(TidelakeError):
     """Somebody took the instant off the timeline before it completed; nothing became visible."""
 

@@ -8,13 +8,16 @@ from functools import partial
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import types as T  # noqa: N812 - the customary name
+from pyspark.sql import functions as F  # noqa: N812 - the customary name
+from pyspark.sql import types as T  # noqa: N812
 
-from tidelake.config import ReadOptions, TableConfig
-from tidelake.engine import changes_dataframe, spark_schema, to_dataframe
-from tidelake.errors import NotATableError, SchemaError, TableNotFoundError
+from tidelake.config import ReadOptions, TableConfig, WriteOperation, WriteOptions
+from tidelake.config.write_options import without_write_options
+from tidelake.engine import Writer, avro_schema, changes_dataframe, spark_schema, to_dataframe
+from tidelake.env import Env
+from tidelake.errors import ConfigError, NotATableError, SchemaError, TableNotFoundError
 from tidelake.metadata import MetadataTable
-from tidelake.model import FileSlice, Instant, TableType
+from tidelake.model import Commit, FileSlice, Instant, TableType
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan, Selection
@@ -24,8 +27,11 @@ from tidelake.read.torn_logs import refuse_damaged_logs
 from tidelake.records import arrow_schema
 from tidelake.storage import Storage, open_storage
 from tidelake.timeline import Timeline, load_table_config, with_history
+from tidelake.txn import create_table
+from tidelake.write.create import table_spec
 
 Time = str | int | datetime
+Options = Mapping[str, str]
 
 
 def open_state(path: str, options: Mapping[str, str] | None = None) -> TableState:
@@ -56,7 +62,8 @@ class Table:
 
     def __init__(self, spark: SparkSession, path: str, options: Mapping[str, str] | None) -> None:
         self._spark = spark
-        self._options = ReadOptions.from_options(options or {})
+        self._given = dict(options or {})
+        self._options = ReadOptions.from_options(without_write_options(self._given))
         self._storage = open_storage(path, options)
         self._opened = _load(self._storage, self._options)
 
@@ -69,6 +76,45 @@ class Table:
         Raises `TableNotFoundError`, `NotATableError`, `UnsupportedTableError` and
         `CorruptFileError`.
         """
+        return cls(spark, path, options)
+
+    @classmethod
+    def create(
+        cls,
+        spark: SparkSession,
+        path: str,
+        schema: T.StructType | str | DataFrame,
+        *,
+        name: str | None = None,
+        key: str | Sequence[str] = (),
+        partition_by: str | Sequence[str] | None = None,
+        ordering: str | Sequence[str] | None = None,
+        table_type: TableType | str | None = None,
+        table_version: int | None = None,
+        options: Options | None = None,
+    ) -> Table:
+        """Create an empty table and open it.
+
+        `schema` is a StructType, a DDL string or a DataFrame to take the columns from. `key` are
+        the columns of the record key (none: keys are made up), `ordering` those that say which of
+        two rows of a key is newer. Whatever is not given may stand in `options`, under Hudi's
+        names; otherwise the table is copy-on-write and of version 9, and its name is the last part
+        of the path. Raises `TableExistsError` and `NotATableError` when something lies there.
+        """
+        written = WriteOptions.from_options(options or {})
+        storage = open_storage(path, options)
+        called = name or storage.spec.uri.rstrip("/").rpartition("/")[2]
+        spec = table_spec(
+            avro_schema(_struct(spark, schema), called),
+            written,
+            name=called,
+            key=_names(key),
+            partition_by=_names(partition_by),
+            ordering=_names(ordering),
+            table_type=None if table_type is None else _table_type(table_type),
+            table_version=table_version,
+        )
+        create_table(Env(storage), spec)
         return cls(spark, path, options)
 
     @staticmethod
@@ -163,6 +209,92 @@ class Table:
         plan = plan_changes(self._now(), start=start, end=end)
         return changes_dataframe(self._spark, plan.spec, plan.tasks)
 
+    def insert(
+        self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
+    ) -> Commit:
+        """Add rows, small files first; keys that the table has already are kept twice.
+
+        Unless `hoodie.datasource.insert.dup.policy` says otherwise. With the bucket index, which
+        holds one row a key, an insert is an upsert. The same `write_id` twice commits once.
+        """
+        return self._writer(options).write(WriteOperation.INSERT, rows, write_id)
+
+    def bulk_insert(
+        self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
+    ) -> Commit:
+        """Add rows to new files as fast as that goes, arranged by `hoodie.bulkinsert.sort.mode`."""
+        return self._writer(options).write(WriteOperation.BULK_INSERT, rows, write_id)
+
+    def upsert(
+        self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
+    ) -> Commit:
+        """Add rows whose key is new, and merge the others with the rows that have their key."""
+        return self._writer(options).write(WriteOperation.UPSERT, rows, write_id)
+
+    def delete(
+        self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
+    ) -> Commit:
+        """Delete the rows whose keys `rows` carry; it needs the key and partition columns alone."""
+        return self._writer(options).write(WriteOperation.DELETE, rows, write_id)
+
+    def insert_overwrite(
+        self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
+    ) -> Commit:
+        """Put `rows` in the place of everything in the partitions that they belong to."""
+        return self._writer(options).write(WriteOperation.INSERT_OVERWRITE, rows, write_id)
+
+    def insert_overwrite_table(
+        self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
+    ) -> Commit:
+        """Put `rows` in the place of everything in the table."""
+        return self._writer(options).write(WriteOperation.INSERT_OVERWRITE_TABLE, rows, write_id)
+
+    def delete_where(
+        self,
+        where: str | Column,
+        *,
+        options: Options | None = None,
+        write_id: str | None = None,
+    ) -> Commit:
+        """Delete the rows for which a condition in Spark SQL is true."""
+        state = self._now()
+        found = self._read(state, where)
+        return self._writer(options, state).delete_read(found, write_id)
+
+    def update_where(
+        self,
+        where: str | Column,
+        values: Mapping[str, str | Column],
+        *,
+        options: Options | None = None,
+        write_id: str | None = None,
+    ) -> Commit:
+        """Give columns new values in the rows for which a condition is true.
+
+        `values` maps columns to expressions over the row as it is. Under event-time ordering a new
+        value of an ordering column that is lower than the old one loses, as in any other write.
+        """
+        state = self._now()
+        found = self._read(state, where)
+        made = {
+            name: F.expr(value) if isinstance(value, str) else value
+            for name, value in values.items()
+        }
+        try:
+            return self._writer(options, state).update_read(found, made, write_id)
+        except AnalysisException as cause:
+            raise _unfit(f"the new values {dict(values)}", cause, found.columns) from cause
+
+    def delete_partitions(
+        self,
+        partitions: Sequence[str],
+        *,
+        options: Options | None = None,
+        write_id: str | None = None,
+    ) -> Commit:
+        """Retire whole partitions, named by their path or as `column=value`."""
+        return self._writer(options).delete_partitions(partitions, write_id)
+
     def timeline(self, history: bool = False) -> list[Instant]:
         """Return the instants, newest last; with `history` the archived ones too."""
         state = self._now()
@@ -179,6 +311,14 @@ class Table:
     def _now(self) -> TableState:
         return _load(self._storage, self._options)
 
+    def _writer(self, options: Options | None, state: TableState | None = None) -> Writer:
+        given = WriteOptions.from_options({**self._given, **(options or {})})
+        return Writer(self._spark, Env(self._storage), state or self._now(), given)
+
+    def _read(self, state: TableState, where: str | Column) -> DataFrame:
+        plan = plan_snapshot(state, _selection(None, where, meta=True))
+        return self._frame(state, plan, where)
+
     def _frame(self, state: TableState, plan: ScanPlan, where: str | Column | None) -> DataFrame:
         frame = to_dataframe(
             self._spark,
@@ -192,10 +332,7 @@ class Table:
         try:
             return frame.where(where).select(*(f"`{name}`" for name in plan.output))
         except AnalysisException as cause:
-            raise SchemaError(
-                f"the condition {where} does not fit the table: {str(cause).partition(chr(10))[0]}",
-                next_step=f"its columns are {', '.join(plan.output)}",
-            ) from cause
+            raise _unfit(f"the condition {where}", cause, plan.output) from cause
 
 
 def _selection(
@@ -206,4 +343,38 @@ def _selection(
         where=where if isinstance(where, str) else None,
         meta=meta,
         is_filtered=where is not None,
+    )
+
+
+def _unfit(what: str, cause: AnalysisException, columns: Sequence[str]) -> SchemaError:
+    return SchemaError(
+        f"{what} does not fit the table: {str(cause).partition(chr(10))[0]}",
+        next_step=f"its columns are {', '.join(columns)}",
+    )
+
+
+def _struct(spark: SparkSession, schema: T.StructType | str | DataFrame) -> T.StructType:
+    if isinstance(schema, T.StructType):
+        return schema
+    if isinstance(schema, str):
+        return spark.createDataFrame([], schema).schema
+    # Whether a column of some DataFrame may be null says nothing about the rows to come.
+    return T.StructType([T.StructField(f.name, f.dataType) for f in schema.schema.fields])
+
+
+def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    return (
+        tuple(part.strip() for part in given.split(",")) if isinstance(given, str) else tuple(given)
+    )
+
+
+def _table_type(given: TableType | str) -> TableType:
+    for word in TableType:
+        if word.value == str(given).upper():
+            return word
+    raise ConfigError(
+        f"table_type is {given!r}",
+        next_step=f"choose {' or '.join(word.value for word in TableType)}",
     )

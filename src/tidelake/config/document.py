@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tidelake.config import keys
+from tidelake.config import keys, write_keys
 from tidelake.config.key import Key, Kind, Scope
 
 _HEAD = """\
 # Options and table properties
 
-Made from `src/tidelake/config/keys.py` by `python -m tidelake.config > docs/options.md`.
+Made from `keys.py` and `write_keys.py` of `src/tidelake/config` by
+`python -m tidelake.config > docs/options.md`.
 Names and meanings are Apache Hudi's; a name marked *(ours)* exists only in tidelake.
 """
 
@@ -20,6 +21,16 @@ Unknown options that look like a misspelt one are refused, and so are contradict
 `hoodie.*` options (a writer's) are ignored with a warning. Options below `fs.`, `aws_`, `google_`
 and `azure_` go to the storage; options below `hoodie.payload.` and `hoodie.record.merge.property.`
 go to the merge of records.
+"""
+
+_WRITING = """
+## Options of a write
+
+Give them to `Table.create`, to `options={...}` of each write, or to `.option(...)` of the
+`tidelake` data source. Options that describe the table create it with the first write, and must
+agree with it from then on. Misspelt options are refused; `hoodie.*` options of services that a
+write does not run are ignored. Options below `hoodie.keygen.timebased.` go to the timestamp key
+generator.
 """
 
 _TABLE = """
@@ -39,6 +50,10 @@ def options_page() -> str:
             _rows([key for key in keys.ALL if key.scope is Scope.READ]),
             "\nRefused, because ignoring them would change the answer:\n\n",
             *(f"- `{name}`: {instead}\n" for name, instead in keys.REFUSED.items()),
+            _WRITING,
+            _rows(list(write_keys.ALL)),
+            "\nRefused, because ignoring them would change what is written:\n\n",
+            *(f"- `{name}`: {instead}\n" for name, instead in write_keys.REFUSED.items()),
             _TABLE,
             _rows([key for key in keys.ALL if key.scope is Scope.TABLE]),
         )

@@ -18,15 +18,17 @@ class Kind(Word):
     TEXT = "text"
     BOOLEAN = "boolean"
     INTEGER = "integer"
+    NUMBER = "number"
     WORD = "word"
     LIST = "list"
 
 
 class Scope(Word):
-    """Where a key is set: in `hoodie.properties`, or by the person who reads."""
+    """Where a key is set: in `hoodie.properties`, or by the person who reads or writes."""
 
     TABLE = "table"
     READ = "read"
+    WRITE = "write"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,23 @@ class Key:
             raise self.refuse(settings, "a whole number")
         return int(value)
 
+    def count(self, settings: Mapping[str, str], *, least: int = 0) -> int | None:
+        """Return the value as a number of something; raise `ConfigError` below `least`."""
+        found = self.number(settings)
+        if found is not None and found < least:
+            raise self.refuse(settings, f"whole numbers from {least} on")
+        return found
+
+    def fraction(self, settings: Mapping[str, str]) -> float:
+        """Return the value as a number between 0 and 1; raise `ConfigError` for another."""
+        try:
+            found = float(self.text(settings) or "")
+        except ValueError:
+            found = 0.0
+        if not 0 < found < 1:
+            raise self.refuse(settings, "numbers between 0 and 1")
+        return found
+
     def word(self, settings: Mapping[str, str], words: type[W]) -> W | None:
         """Return the value as one of `words`, whatever its case, or None when there is none."""
         value = self.text(settings)
@@ -100,7 +119,7 @@ class Key:
         """Return the error that says the value given for this key is none of `allowed`."""
         name, value = self.given(settings) or (self.name, self.default)
         problem = f"{name} is {value!r}, and tidelake knows {allowed}"
-        if self.scope is Scope.READ:
+        if self.scope is not Scope.TABLE:
             return ConfigError(problem, next_step=f"give {name} one of these, or leave it out")
         if self.kind is Kind.WORD:
             return UnsupportedTableError(

@@ -182,13 +182,13 @@ def _closest(name: str) -> str | None:
     for key in keys.ALL:
         if key.scope is Scope.READ:
             for known in key.names:
-                distance = _edit_distance(name, known, limit)
+                distance = edit_distance(name, known, limit)
                 if distance <= limit:
                     best, limit = known, distance - 1
     return best
 
 
-def _edit_distance(left: str, right: str, limit: int) -> int:
+def edit_distance(left: str, right: str, limit: int) -> int:
     """Return how many letters to change, add, drop or swap, at most `limit + 1`."""
     if abs(len(left) - len(right)) > limit:
         return limit + 1

@@ -77,3 +77,62 @@ class MergePath(Word):
     AUTO = "auto"
     MASK = "mask"
     ROWS = "rows"
+
+
+class WriteOperation(Word):
+    """What a write does; the words are those of commit metadata."""
+
+    INSERT = "INSERT"
+    BULK_INSERT = "BULK_INSERT"
+    UPSERT = "UPSERT"
+    DELETE = "DELETE"
+    INSERT_OVERWRITE = "INSERT_OVERWRITE"
+    INSERT_OVERWRITE_TABLE = "INSERT_OVERWRITE_TABLE"
+    DELETE_PARTITION = "DELETE_PARTITION"
+
+
+class IndexType(Word):
+    """How a writer finds the file group of a key."""
+
+    SIMPLE = "SIMPLE"
+    BLOOM = "BLOOM"
+    GLOBAL_SIMPLE = "GLOBAL_SIMPLE"
+    GLOBAL_BLOOM = "GLOBAL_BLOOM"
+    BUCKET = "BUCKET"
+
+    @property
+    def is_global(self) -> bool:
+        """Return whether a key is looked for in every partition."""
+        return self in (IndexType.GLOBAL_SIMPLE, IndexType.GLOBAL_BLOOM)
+
+
+class BucketEngine(Word):
+    """How the bucket index divides keys."""
+
+    SIMPLE = "SIMPLE"
+    CONSISTENT_HASHING = "CONSISTENT_HASHING"
+
+
+class SortMode(Word):
+    """How a bulk insert arranges rows before it writes them."""
+
+    NONE = "NONE"
+    GLOBAL_SORT = "GLOBAL_SORT"
+    PARTITION_SORT = "PARTITION_SORT"
+    PARTITION_PATH_REPARTITION = "PARTITION_PATH_REPARTITION"
+    PARTITION_PATH_REPARTITION_AND_SORT = "PARTITION_PATH_REPARTITION_AND_SORT"
+
+
+class DuplicatePolicy(Word):
+    """What an insert does about keys that the table has already."""
+
+    NONE = "none"
+    DROP = "drop"
+    FAIL = "fail"
+
+
+class NullPartitionPolicy(Word):
+    """What a write does about rows without a value for a partition field."""
+
+    FAIL = "fail"
+    DEFAULT = "default"

@@ -1,0 +1,421 @@
+"""Every option of a write that tidelake knows, declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelake.config.key import Key, Kind, Scope
+from tidelake.config.words import (
+    BucketEngine,
+    DuplicatePolicy,
+    IndexType,
+    NullPartitionPolicy,
+    SortMode,
+    WriteOperation,
+)
+from tidelake.model import MergeMode, TableType, Word
+
+
+def _words(words: Iterable[Word]) -> tuple[str, ...]:
+    return tuple(word.value for word in words)
+
+
+def _write(
+    name: str,
+    kind: Kind,
+    doc: str,
+    *,
+    default: str | None = None,
+    aliases: tuple[str, ...] = (),
+    choices: tuple[str, ...] = (),
+    ours: bool = False,
+) -> Key:
+    return Key(
+        name=name,
+        kind=kind,
+        scope=Scope.WRITE,
+        doc=doc,
+        default=default,
+        aliases=aliases,
+        choices=choices,
+        ours=ours,
+    )
+
+
+# What the table is; on a table that exists these must agree with its properties.
+TABLE_NAME = _write(
+    "hoodie.table.name",
+    Kind.TEXT,
+    "Name of a table that the write creates.",
+    aliases=("hoodie.datasource.write.table.name",),
+)
+DATABASE_NAME = _write("hoodie.database.name", Kind.TEXT, "Database of a table to create.")
+TABLE_TYPE = _write(
+    "hoodie.datasource.write.table.type",
+    Kind.WORD,
+    "Type of a table that the write creates.",
+    aliases=("hoodie.table.type",),
+    choices=_words(TableType),
+)
+TABLE_VERSION = _write(
+    "hoodie.write.table.version",
+    Kind.INTEGER,
+    "Version of a table that the write creates: 6, 8 or 9.",
+    aliases=("hoodie.table.version",),
+)
+RECORD_KEY_FIELDS = _write(
+    "hoodie.datasource.write.recordkey.field",
+    Kind.LIST,
+    "Columns that make up the record key; without any, keys are made up.",
+    aliases=("hoodie.table.recordkey.fields",),
+)
+PARTITION_FIELDS = _write(
+    "hoodie.datasource.write.partitionpath.field",
+    Kind.LIST,
+    "Columns that make up the partition path, each with `:SIMPLE` or `:TIMESTAMP` under a custom "
+    "key generator.",
+    aliases=("hoodie.table.partition.fields",),
+)
+ORDERING_FIELDS = _write(
+    "hoodie.datasource.write.precombine.field",
+    Kind.LIST,
+    "Columns whose values decide which of two records of a key is newer.",
+    aliases=(
+        "hoodie.table.ordering.fields",
+        "hoodie.table.precombine.field",
+        "hoodie.datasource.write.ordering.fields",
+    ),
+)
+KEY_GENERATOR_CLASS = _write(
+    "hoodie.datasource.write.keygenerator.class",
+    Kind.TEXT,
+    "Java class of the key generator.",
+    aliases=("hoodie.table.keygenerator.class",),
+)
+KEY_GENERATOR_TYPE = _write(
+    "hoodie.datasource.write.keygenerator.type",
+    Kind.TEXT,
+    "Kind of key generator.",
+    aliases=("hoodie.table.keygenerator.type",),
+)
+HIVE_STYLE_PARTITIONING = _write(
+    "hoodie.datasource.write.hive_style_partitioning",
+    Kind.BOOLEAN,
+    "Whether partition folders are named `column=value`; tables that tidelake creates do so.",
+)
+URL_ENCODE_PARTITIONING = _write(
+    "hoodie.datasource.write.partitionpath.urlencode",
+    Kind.BOOLEAN,
+    "Whether special characters of partition values are percent-encoded.",
+)
+DROP_PARTITION_COLUMNS = _write(
+    "hoodie.datasource.write.drop.partition.columns",
+    Kind.BOOLEAN,
+    "Whether base files leave out the partition columns.",
+)
+POPULATE_META_FIELDS = _write(
+    "hoodie.populate.meta.fields",
+    Kind.BOOLEAN,
+    "Whether base files carry the five `_hoodie_*` columns with values.",
+)
+MERGE_MODE = _write(
+    "hoodie.write.record.merge.mode",
+    Kind.WORD,
+    "Which of two records of a key wins.",
+    aliases=("hoodie.record.merge.mode",),
+    choices=_words(MergeMode),
+)
+MERGE_STRATEGY_ID = _write(
+    "hoodie.write.record.merge.strategy.id",
+    Kind.TEXT,
+    "Identity of the merger.",
+    aliases=("hoodie.record.merge.strategy.id",),
+)
+PAYLOAD_CLASS = _write(
+    "hoodie.datasource.write.payload.class",
+    Kind.TEXT,
+    "Java class that stands for how records are merged.",
+    aliases=("hoodie.compaction.payload.class",),
+)
+CDC_ENABLED = _write(
+    "hoodie.table.cdc.enabled", Kind.BOOLEAN, "Whether writers log changes, on a table to create."
+)
+
+# What the write does.
+OPERATION = _write(
+    "hoodie.datasource.write.operation",
+    Kind.WORD,
+    'What `df.write.format("tidelake")` does; the methods of `Table` say it by their name.',
+    default=WriteOperation.UPSERT.value,
+    choices=_words(WriteOperation),
+)
+PARTITIONS_TO_DELETE = _write(
+    "hoodie.datasource.write.partitions.to.delete",
+    Kind.LIST,
+    "Partition paths that the operation delete_partition removes.",
+)
+COMBINE_BEFORE_UPSERT = _write(
+    "hoodie.combine.before.upsert",
+    Kind.BOOLEAN,
+    "Whether rows of one key are merged among themselves before an upsert.",
+    default="true",
+)
+COMBINE_BEFORE_INSERT = _write(
+    "hoodie.combine.before.insert",
+    Kind.BOOLEAN,
+    "Whether rows of one key are merged among themselves before an insert or bulk insert.",
+    default="false",
+)
+INSERT_DUPLICATES = _write(
+    "hoodie.datasource.insert.dup.policy",
+    Kind.WORD,
+    "What an insert does about keys that the table or the insert has already.",
+    default=DuplicatePolicy.NONE.value,
+    choices=_words(DuplicatePolicy),
+)
+DROP_DUPLICATES = _write(
+    "hoodie.datasource.write.insert.drop.duplicates",
+    Kind.BOOLEAN,
+    "Whether an insert leaves out rows whose key the table has already.",
+    default="false",
+)
+INSERT_MODE = _write(
+    "hoodie.sql.insert.mode",
+    Kind.WORD,
+    "`strict` lets an insert fail on keys that the table has already.",
+    default="upsert",
+    choices=("upsert", "strict", "non-strict"),
+)
+KEEP_DUPLICATES = _write(
+    "hoodie.merge.allow.duplicate.on.inserts",
+    Kind.BOOLEAN,
+    "Whether an insert into a file that has the key keeps both rows rather than merging them.",
+    default="true",
+)
+NULL_PARTITION = _write(
+    "hoodie.write.partition.null.policy",
+    Kind.WORD,
+    "What to do about a null partition value; `default` files it under "
+    "`__HIVE_DEFAULT_PARTITION__`, as Apache Hudi does.",
+    default=NullPartitionPolicy.FAIL.value,
+    choices=_words(NullPartitionPolicy),
+    ours=True,
+)
+RECONCILE_SCHEMA = _write(
+    "hoodie.datasource.write.reconcile.schema",
+    Kind.BOOLEAN,
+    "Whether a write whose columns are fewer or narrower than the table's is fitted to the table; "
+    "tidelake does so unless this is `false`.",
+    default="true",
+)
+SET_NULL_FOR_MISSING = _write(
+    "hoodie.write.set.null.for.missing.columns",
+    Kind.BOOLEAN,
+    "Whether columns that the write lacks become null even when the schema is not reconciled.",
+    default="false",
+)
+CONSISTENT_TIMESTAMPS = _write(
+    "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled",
+    Kind.BOOLEAN,
+    "Whether timestamps in keys and partition paths are spelled as times rather than numbers.",
+    default="false",
+)
+COMPLEX_KEY_NEW_ENCODING = _write(
+    "hoodie.write.complex.keygen.new.encoding",
+    Kind.BOOLEAN,
+    "Whether a complex key of one field leaves out the field's name, below table version 9; rows "
+    "that are there already decide first.",
+    default="false",
+)
+COMMIT_METADATA_PREFIX = _write(
+    "hoodie.datasource.write.commitmeta.key.prefix",
+    Kind.TEXT,
+    "Options that begin with this are kept in the commit.",
+    default="_",
+)
+
+# Where rows go.
+INDEX_TYPE = _write(
+    "hoodie.index.type",
+    Kind.WORD,
+    "How the file group of a key is found; tables with bucket file names are always BUCKET.",
+    choices=_words(IndexType),
+)
+BUCKET_ENGINE = _write(
+    "hoodie.index.bucket.engine",
+    Kind.WORD,
+    "How the bucket index divides keys.",
+    default=BucketEngine.SIMPLE.value,
+    choices=_words(BucketEngine),
+)
+BUCKET_COUNT = _write(
+    "hoodie.bucket.index.num.buckets",
+    Kind.INTEGER,
+    "Buckets of a partition; a table that has files is asked first and must agree.",
+    default="256",
+)
+BUCKET_HASH_FIELDS = _write(
+    "hoodie.bucket.index.hash.field",
+    Kind.LIST,
+    "Record key columns that choose the bucket; by default all.",
+)
+SIMPLE_MOVES_PARTITION = _write(
+    "hoodie.simple.index.update.partition.path",
+    Kind.BOOLEAN,
+    "Whether a key that arrives with another partition moves there, with the global simple index.",
+    default="true",
+)
+BLOOM_MOVES_PARTITION = _write(
+    "hoodie.bloom.index.update.partition.path",
+    Kind.BOOLEAN,
+    "Whether a key that arrives with another partition moves there, with the global bloom index.",
+    default="true",
+)
+CONCURRENCY_MODE = _write(
+    "hoodie.write.concurrency.mode",
+    Kind.WORD,
+    "Whether others write at the same time.",
+    default="SINGLE_WRITER",
+    choices=("SINGLE_WRITER", "NON_BLOCKING_CONCURRENCY_CONTROL"),
+)
+
+# How rows are arranged.
+SORT_MODE = _write(
+    "hoodie.bulkinsert.sort.mode",
+    Kind.WORD,
+    "How a bulk insert arranges rows before it writes them.",
+    default=SortMode.NONE.value,
+    choices=_words(SortMode),
+)
+BULK_PARALLELISM = _write(
+    "hoodie.bulkinsert.shuffle.parallelism",
+    Kind.INTEGER,
+    "Tasks of a bulk insert that arranges rows; 0 leaves it to tidelake.",
+    default="0",
+)
+UPSERT_PARALLELISM = _write(
+    "hoodie.upsert.shuffle.parallelism",
+    Kind.INTEGER,
+    "Tasks of an insert, upsert or delete; 0 leaves it to tidelake.",
+    default="0",
+    aliases=("hoodie.insert.shuffle.parallelism", "hoodie.delete.shuffle.parallelism"),
+)
+MAX_FILE_SIZE = _write(
+    "hoodie.parquet.max.file.size",
+    Kind.INTEGER,
+    "Bytes at which a base file is full.",
+    default=str(120 << 20),
+)
+SMALL_FILE_LIMIT = _write(
+    "hoodie.parquet.small.file.limit",
+    Kind.INTEGER,
+    "Base files below this many bytes take up inserts; 0 for none.",
+    default=str(100 << 20),
+)
+RECORD_SIZE = _write(
+    "hoodie.copyonwrite.record.size.estimate",
+    Kind.INTEGER,
+    "Bytes of a row in a base file, as long as no commit tells better.",
+    default="1024",
+)
+INSERT_AUTO_SPLIT = _write(
+    "hoodie.copyonwrite.insert.auto.split",
+    Kind.BOOLEAN,
+    "Whether the size of earlier rows decides how many inserts go to a new file.",
+    default="true",
+)
+INSERT_SPLIT = _write(
+    "hoodie.copyonwrite.insert.split.size",
+    Kind.INTEGER,
+    "Inserts that go to a new file when their size does not decide.",
+    default="500000",
+)
+
+# How files are written.
+PARQUET_CODEC = _write(
+    "hoodie.parquet.compression.codec",
+    Kind.WORD,
+    "Codec of base files and Parquet log blocks. Apache Hudi's default is gzip, which takes "
+    "several times as long.",
+    default="zstd",
+    choices=("uncompressed", "snappy", "gzip", "lz4", "lz4_raw", "zstd"),
+)
+PARQUET_BLOCK_SIZE = _write(
+    "hoodie.parquet.block.size", Kind.INTEGER, "Bytes of a row group.", default=str(120 << 20)
+)
+PARQUET_PAGE_SIZE = _write(
+    "hoodie.parquet.page.size", Kind.INTEGER, "Bytes of a page.", default=str(1 << 20)
+)
+PARQUET_DICTIONARY = _write(
+    "hoodie.parquet.dictionary.enabled",
+    Kind.BOOLEAN,
+    "Whether repeated values are written once.",
+    default="true",
+)
+BLOOM_ENABLED = _write(
+    "hoodie.parquet.bloom.filter.enabled",
+    Kind.BOOLEAN,
+    "Whether base files carry a bloom filter of their keys, which Apache's bloom index needs.",
+    default="true",
+)
+BLOOM_KIND = _write(
+    "hoodie.bloom.index.filter.type",
+    Kind.WORD,
+    "Kind of bloom filter.",
+    default="DYNAMIC_V0",
+    choices=("SIMPLE", "DYNAMIC_V0"),
+)
+BLOOM_ENTRIES = _write(
+    "hoodie.index.bloom.num_entries",
+    Kind.INTEGER,
+    "Keys for which a bloom filter is made.",
+    default="60000",
+)
+BLOOM_FPP = _write(
+    "hoodie.index.bloom.fpp",
+    Kind.NUMBER,
+    "Share of keys that a bloom filter may take for its own by mistake.",
+    default="0.000000001",
+)
+BLOOM_MAX_ENTRIES = _write(
+    "hoodie.bloom.index.filter.dynamic.max.entries",
+    Kind.INTEGER,
+    "Keys up to which a dynamic bloom filter grows.",
+    default="100000",
+)
+LOG_FORMAT = _write(
+    "hoodie.logfile.data.block.format",
+    Kind.WORD,
+    "How records are encoded in log blocks.",
+    default="avro",
+    choices=("avro", "parquet"),
+)
+LOG_MAX_SIZE = _write(
+    "hoodie.logfile.max.size",
+    Kind.INTEGER,
+    "Bytes at which a log file is full.",
+    default=str(1 << 30),
+)
+LOG_BLOCK_SIZE = _write(
+    "hoodie.logfile.data.block.max.size",
+    Kind.INTEGER,
+    "Bytes at which a log block is full.",
+    default=str(256 << 20),
+)
+RECORD_POSITIONS = _write(
+    "hoodie.write.record.positions",
+    Kind.BOOLEAN,
+    "Whether log blocks say which rows of the base file they change, from table version 8 on.",
+    default="true",
+)
+
+#: Options that would change what is written in ways tidelake does not offer.
+REFUSED = {
+    "hoodie.bucket.index.partition.expressions": "tidelake gives every partition the same number "
+    "of buckets: set hoodie.bucket.index.num.buckets",
+    "hoodie.datasource.write.slash.separated.date.partitioning": "use a timestamp key generator "
+    "with the output format yyyy/MM/dd",
+    "hoodie.allow.operation.metadata.field": "tidelake writes deletes as delete blocks",
+}
+
+ALL: tuple[Key, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Key))

@@ -1,0 +1,239 @@
+"""Finding the file group of a key by joining rows with the keys that the table holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the customary name
+from pyspark.sql import types as T  # noqa: N812
+
+from tidelake.engine.dataframe import to_dataframe
+from tidelake.engine.incoming_rows import CHECK, GROUP, Incoming
+from tidelake.engine.key_columns import KeyColumns
+from tidelake.engine.reach import spark_reaches
+from tidelake.engine.spark_types import spark_schema
+from tidelake.errors import UnsupportedTableError
+from tidelake.files.write_task import CHANGE, POSITION, Change
+from tidelake.model import FileSlice, MergeMode
+from tidelake.read.scan import read_spec, slice_tasks
+from tidelake.read.state import TableSchema, TableState
+from tidelake.records import MergeSpec, arrow_schema
+from tidelake.records.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, top_level
+from tidelake.storage import spark_options, spark_path
+from tidelake.write.groups import LiveGroup
+from tidelake.write.keys import KeySpec
+
+_KEY = "_tidelake_known_key"
+_PATH = "_tidelake_known_path"
+_FILE = "_tidelake_known_file"
+_AT = "_tidelake_known_at"
+_ORDERING = "_tidelake_known_order_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """The keys of some file groups of a table.
+
+    `with_ordering` brings the ordering values of the rows along, to compare them with others.
+    """
+
+    spark: SparkSession
+    state: TableState
+    schema: TableSchema
+    keys: KeySpec
+    merge: MergeSpec
+    with_ordering: bool = False
+
+    def known(self, groups: Sequence[LiveGroup]) -> DataFrame:
+        """Return key, partition path, file id and base row number of the rows in the groups."""
+        slices = [g.slice for g in groups]
+        parts = []
+        based = [s for s in slices if s.base_file is not None]
+        if based:
+            parts.append(self._base_keys(based))
+        logged = [s for s in slices if s.log_files and self._logs_matter(s)]
+        if logged:
+            parts.append(self._merged_keys(logged))
+        if not parts:
+            return self.spark.createDataFrame([], self._known_schema())
+        if len(parts) == 1:
+            return parts[0]
+        # A key may lie in the base file and in the logs; the merged row has the last word.
+        both = reduce(DataFrame.unionByName, parts)
+        ordering = [F.last(name, ignorenulls=True).alias(name) for name in self._ordering_names()]
+        return both.groupBy(_KEY, _PATH, _FILE).agg(F.max(_AT).alias(_AT), *ordering)
+
+    def _logs_matter(self, piece: FileSlice) -> bool:
+        """Return whether the logs of a slice may hold keys, or ordering values, of their own."""
+        if piece.base_file is None or self.with_ordering:
+            return True
+        timeline, contents = self.state.timeline, self.state.contents
+        by_time = {i.requested_time: i for i in timeline.writes()}
+        if self.state.config.table_version < 8:
+            return True
+        for log in piece.log_files:
+            instant = by_time.get(log.instant_time)
+            if instant is None:
+                return True
+            stats = contents.commit_metadata(instant).write_stats
+            if any(s.path == log.path and s.num_inserts for s in stats):
+                return True
+        return False
+
+    def _base_keys(self, slices: Sequence[FileSlice]) -> DataFrame:
+        storage = self.state.storage.spec
+        paths = [s.base_file.path for s in slices if s.base_file is not None]
+        if not spark_reaches(self.spark, storage, paths[0]):
+            return self._read_keys(slices, base_only=True)
+        populated = self.state.config.populate_meta_fields
+        wanted = [RECORD_KEY, PARTITION_PATH] if populated else self._key_columns()
+        if self.with_ordering:
+            wanted += [n for n in top_level(self.merge.ordering_fields) if n not in wanted]
+        schema = spark_schema(arrow_schema(self.schema.avro, wanted))
+        frame = (
+            self.spark.read.options(**spark_options(storage))
+            .schema(schema)
+            .option("recursiveFileLookup", "true")
+            .parquet(*(spark_path(storage, path) for path in paths))
+        )
+        key, path = self._key_and_path(schema)
+        return frame.select(
+            key.alias(_KEY),
+            path.alias(_PATH),
+            F.substring_index(F.col("_metadata.file_name"), "_", 1).alias(_FILE),
+            F.col("_metadata.row_index").alias(_AT),
+            *self._ordering_columns(),
+        )
+
+    def _merged_keys(self, slices: Sequence[FileSlice]) -> DataFrame:
+        return self._read_keys(slices, base_only=False)
+
+    def _read_keys(self, slices: Sequence[FileSlice], *, base_only: bool) -> DataFrame:
+        if not self.state.config.populate_meta_fields:
+            raise UnsupportedTableError(
+                "without meta columns, rows in logs or on a storage that Spark does not reach do "
+                "not tell their file group",
+                next_step="compact the table first, or use the bucket index",
+            )
+        columns = [RECORD_KEY, PARTITION_PATH, FILE_NAME]
+        if self.with_ordering:
+            columns += top_level(self.merge.ordering_fields)
+        spec = read_spec(self.state, self.schema, tuple(columns))
+        tasks = slice_tasks(self.state, slices, base_only=base_only)
+        frame = to_dataframe(self.spark, spec, tasks)
+        return frame.select(
+            F.col(RECORD_KEY).alias(_KEY),
+            F.col(PARTITION_PATH).alias(_PATH),
+            F.substring_index(FILE_NAME, "_", 1).alias(_FILE),
+            F.lit(None).cast("bigint").alias(_AT),
+            *self._ordering_columns(),
+        )
+
+    def _key_columns(self) -> list[str]:
+        fields = [*self.keys.fields, *(f.name for f in self.keys.partition)]
+        return top_level(fields)
+
+    def _key_and_path(self, schema: T.StructType) -> tuple[Column, Column]:
+        if self.state.config.populate_meta_fields:
+            return F.col(RECORD_KEY), F.col(PARTITION_PATH)
+        made = KeyColumns(self.spark, self.keys, schema)
+        return made.record_key(), made.partition_path()
+
+    def _ordering_names(self) -> list[str]:
+        fields = self.merge.ordering_fields if self.with_ordering else ()
+        return [f"{_ORDERING}{at}" for at in range(len(fields))]
+
+    def _ordering_columns(self) -> list[Column]:
+        names = self._ordering_names()
+        fields = self.merge.ordering_fields
+        return [F.col(field).alias(n) for field, n in zip(fields, names, strict=False)]
+
+    def _known_schema(self) -> T.StructType:
+        fields = [
+            T.StructField(_KEY, T.StringType()),
+            T.StructField(_PATH, T.StringType()),
+            T.StructField(_FILE, T.StringType()),
+            T.StructField(_AT, T.LongType()),
+        ]
+        if self.with_ordering:
+            stored = {f.name: f for f in spark_schema(arrow_schema(self.schema.avro)).fields}
+            for name, field in zip(self._ordering_names(), self.merge.ordering_fields, strict=True):
+                kind: T.DataType = T.StructType(list(stored.values()))
+                for part in field.split("."):
+                    kind = kind[part].dataType if isinstance(kind, T.StructType) else kind
+                fields.append(T.StructField(name, kind))
+        return T.StructType(fields)
+
+
+def tagged(rows: Incoming, known: DataFrame) -> Incoming:
+    """Return the rows with the file group that holds their key in their partition, if any."""
+    frame = rows.frame.drop(GROUP)
+    same = (frame[RECORD_KEY] == known[_KEY]) & (frame[PARTITION_PATH] == known[_PATH])
+    made = frame.join(known, same, "left").withColumns({GROUP: F.col(_FILE), POSITION: F.col(_AT)})
+    return rows.with_frame(made.drop(_KEY, _PATH, _FILE, _AT))
+
+
+def tagged_globally(
+    rows: Incoming, known: DataFrame, merge: MergeSpec, *, moves_partition: bool, is_delete: bool
+) -> Incoming:
+    """Return the rows with the file group that holds their key in any partition.
+
+    A key that arrives with another partition is deleted where it is and inserted where it belongs,
+    unless the row that is there wins by its ordering value; without `moves_partition`, and for
+    deletes, it stays where it is.
+    """
+    frame = rows.frame.drop(GROUP)
+    joined = frame.join(known, frame[RECORD_KEY] == known[_KEY], "left")
+    moved = F.col(_FILE).isNotNull() & (F.col(_PATH) != F.col(PARTITION_PATH))
+    if not moves_partition or is_delete:
+        made = joined.withColumns(
+            {
+                PARTITION_PATH: F.coalesce(F.col(_PATH), F.col(PARTITION_PATH)),
+                GROUP: F.col(_FILE),
+                POSITION: F.col(_AT),
+            }
+        )
+        return rows.with_frame(_without_known(made))
+    if merge.mode is MergeMode.EVENT_TIME:
+        joined = joined.where(~moved | ~_loses(merge.ordering_fields))
+    here = F.struct(
+        F.col(PARTITION_PATH).alias("path"),
+        F.when(~moved, F.col(_FILE)).alias("file"),
+        F.when(~moved, F.col(_AT)).alias("at"),
+        F.when(F.col(_FILE).isNull() | moved, int(Change.INSERT))
+        .otherwise(int(Change.UPDATE))
+        .alias("change"),
+    )
+    there = F.struct(
+        F.col(_PATH).alias("path"),
+        F.col(_FILE).alias("file"),
+        F.col(_AT).alias("at"),
+        F.lit(int(Change.DELETE)).alias("change"),
+    )
+    steps = F.when(F.coalesce(moved, F.lit(False)), F.array(here, there)).otherwise(F.array(here))
+    made = joined.withColumn("_tidelake_step", F.explode(steps)).withColumns(
+        {
+            PARTITION_PATH: F.col("_tidelake_step.path"),
+            GROUP: F.col("_tidelake_step.file"),
+            POSITION: F.col("_tidelake_step.at"),
+            CHANGE: F.col("_tidelake_step.change"),
+        }
+    )
+    made = made.withColumn(CHECK, F.xxhash64(RECORD_KEY, PARTITION_PATH))
+    return rows.with_frame(_without_known(made.drop("_tidelake_step")))
+
+
+def _loses(fields: Sequence[str]) -> Column:
+    """Return whether a row has a lower ordering value than the one that the table has."""
+    lower = F.lit(False)
+    for at, field in reversed(list(enumerate(fields))):
+        ours, theirs = F.col(field), F.col(f"{_ORDERING}{at}")
+        lower = (ours < theirs) | ((ours == theirs) & lower)
+    return F.coalesce(lower, F.lit(False))
+
+
+def _without_known(frame: DataFrame) -> DataFrame:
+    return frame.drop(*(n for n in frame.columns if n.startswith("_tidelake_known_")))

@@ -1,0 +1,297 @@
+"""What runs inside Spark's Python workers when rows are written: batches in, file stats out."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T  # noqa: N812 - the customary name
+
+from tidelake.engine.incoming_rows import CHECK, GROUP
+from tidelake.env import RandomIds
+from tidelake.errors import TidelakeError
+from tidelake.files.write_group import write_group
+from tidelake.files.write_task import (
+    CHANGE,
+    Change,
+    GroupTarget,
+    WriteKind,
+    WriteSpec,
+    WriteToken,
+)
+from tidelake.formats.commit_metadata import WriteStat
+from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
+from tidelake.write.index import bucket_file_id
+from tidelake.write.plan import NewGroups, WritePlan
+
+Batches = Iterator[pa.RecordBatch]
+#: Partition and group of a run of rows.
+At = tuple[str, "str | None"]
+
+#: What a task says of the rows of one file group.
+RESULT = T.StructType(
+    [
+        T.StructField("rows", T.LongType()),
+        T.StructField("check", T.LongType()),
+        T.StructField("stats", T.BinaryType()),
+        T.StructField("error", T.BinaryType()),
+    ]
+)
+_RESULT_ARROW = pa.schema(
+    [("rows", pa.int64()), ("check", pa.int64()), ("stats", pa.binary()), ("error", pa.binary())]
+)
+#: Rows of several partitions are held back until they make this many bytes.
+_HELD_BYTES = 256 << 20
+#: Rows are put in order of their partition in pieces of this size.
+_PIECE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What all tasks of a write did."""
+
+    stats: tuple[WriteStat, ...]
+    rows: int
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteWork:
+    """What a task is told besides its rows: where they go, and how files are written.
+
+    Without `plan` every partition gets new file groups. `is_sorted` promises that rows of one
+    partition and group follow each other.
+    """
+
+    spec: WriteSpec
+    plan: WritePlan | None
+    is_delete: bool = False
+    is_sorted: bool = True
+    known_partitions: frozenset[str] = frozenset()
+
+    def run(self, batches: Batches) -> Batches:
+        """Write the rows of one task; an error of ours comes back as a value."""
+        task = _Task(self, _token())
+        try:
+            runs = _runs(batches) if self.is_sorted else _gathered(batches, whole=bool(self.plan))
+            for (partition, group), pieces in groupby(runs, key=lambda run: run[0]):
+                yield task.write(partition, group, (piece for _, piece in pieces))
+        except TidelakeError as error:
+            yield _result(error=error)
+
+
+def written(frame: DataFrame, work: WriteWork) -> Written:
+    """Run the tasks and return what they wrote; raise the first error that one of them met."""
+    found = frame.mapInArrow(work.run, RESULT).collect()
+    for row in found:
+        if row["error"] is not None:
+            raise pickle.loads(row["error"])
+    checksum = 0
+    for row in found:
+        checksum ^= row["check"]
+    return Written(
+        stats=tuple(stat for row in found for stat in pickle.loads(row["stats"])),
+        rows=sum(row["rows"] for row in found),
+        checksum=checksum,
+    )
+
+
+@dataclass(slots=True)
+class _Task:
+    work: WriteWork
+    token: WriteToken
+    keys_made: int = 0
+    ids: RandomIds = field(default_factory=RandomIds)
+
+    def write(
+        self, partition: str, group: str | None, pieces: Iterable[pa.RecordBatch]
+    ) -> pa.RecordBatch:
+        counted = _Counted(self._completed(pieces, self._change(partition, group)))
+        target = self._target(partition, group)
+        stats: Sequence[WriteStat] = ()
+        if target is not None:
+            stats = write_group(counted, target, self.token, self.work.spec)
+        for _ in counted:
+            pass
+        return _result(rows=counted.rows, check=counted.check, stats=stats)
+
+    def _target(self, partition: str, group: str | None) -> GroupTarget | None:
+        plan = self.work.plan
+        if plan is None or group is None:
+            return GroupTarget(
+                partition=partition,
+                file_id=f"{self.ids.new()}-0",
+                kind=WriteKind.CREATE,
+                rolls=True,
+                partition_known=partition in self.work.known_partitions,
+            )
+        known = plan.targets.get((partition, group))
+        if known is not None or plan.new_buckets is None or plan.new_buckets.kind is None:
+            return known
+        return _new_bucket(
+            plan.new_buckets,
+            partition,
+            group,
+            self.ids.new(),
+            is_known=partition in plan.known_partitions,
+        )
+
+    def _change(self, partition: str, group: str | None) -> Change:
+        if self.work.is_delete:
+            return Change.DELETE
+        plan = self.work.plan
+        known = None if plan is None or group is None else plan.targets.get((partition, group))
+        return Change.INSERT if known is None or known.kind is WriteKind.CREATE else Change.UPDATE
+
+    def _completed(self, pieces: Iterable[pa.RecordBatch], change: Change) -> Batches:
+        """Add what the rows do not bring: what they do, and keys where the table makes them up."""
+        for piece in pieces:
+            made = piece
+            keys = piece.column(piece.schema.get_field_index(RECORD_KEY))
+            if keys.null_count == len(keys) and len(keys):
+                made = _with(made, RECORD_KEY, self._new_keys(len(keys)))
+            if CHANGE not in piece.schema.names:
+                made = _with(made, CHANGE, pa.repeat(pa.scalar(int(change), pa.int8()), len(piece)))
+            yield made
+
+    def _new_keys(self, count: int) -> pa.Array:
+        numbers = pa.array(np.arange(self.keys_made, self.keys_made + count))
+        self.keys_made += count
+        prefix = f"{self.work.spec.instant_time}_{self.token.task}_"
+        return pc.binary_join_element_wise(prefix, numbers.cast(pa.string()), "")
+
+
+class _Counted:
+    """Batches, counted as they pass; what a writer leaves can be drawn off afterwards."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self.rows = 0
+        self.check = 0
+
+    def __iter__(self) -> Batches:
+        for batch in self._batches:
+            self.rows += len(batch)
+            hashes = batch.column(batch.schema.get_field_index(CHECK)).to_numpy()
+            self.check ^= int(np.bitwise_xor.reduce(hashes)) if len(hashes) else 0
+            yield batch
+
+
+def _new_bucket(
+    new: NewGroups, partition: str, group: str, new_id: str, *, is_known: bool
+) -> GroupTarget:
+    is_number = len(group) == 8 and group.isdigit()
+    file_id = bucket_file_id(int(group), new_id, fixed=new.fixed_ids) if is_number else group
+    return GroupTarget(
+        partition=partition,
+        file_id=file_id,
+        kind=new.kind or WriteKind.CREATE,
+        partition_known=is_known,
+    )
+
+
+def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[At, pa.RecordBatch]]:
+    """Cut batches where the partition or the group changes."""
+    for batch in batches:
+        if not len(batch):
+            continue
+        codes = _codes(batch)
+        cuts = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(batch)]
+        for start, end in pairwise(cuts):
+            yield _at(batch, start), batch.slice(start, end - start)
+
+
+def _gathered(
+    batches: Iterable[pa.RecordBatch], *, whole: bool
+) -> Iterator[tuple[At, pa.RecordBatch]]:
+    """Bring rows of the same partition and group together.
+
+    Unless `whole`, a group may come up more than once: rows are held until they make a file.
+    """
+    held: dict[At, list[pa.RecordBatch]] = {}
+    sizes: dict[At, int] = {}
+    piece: list[pa.RecordBatch] = []
+    piece_bytes = 0
+
+    def arrange() -> None:
+        table = pa.Table.from_batches(piece).combine_chunks()
+        for batch in table.to_batches():
+            order = np.argsort(_codes(batch), kind="stable")
+            ordered = batch.take(pa.array(order))
+            for at, part in _runs([ordered]):
+                held.setdefault(at, []).append(part)
+                sizes[at] = sizes.get(at, 0) + part.nbytes
+
+    for batch in batches:
+        if not len(batch):
+            continue
+        piece.append(batch)
+        piece_bytes += batch.nbytes
+        if piece_bytes >= _PIECE_BYTES and not whole:
+            arrange()
+            piece, piece_bytes = [], 0
+            while sum(sizes.values()) > _HELD_BYTES:
+                largest = max(sizes, key=lambda at: sizes[at])
+                del sizes[largest]
+                yield from ((largest, part) for part in held.pop(largest))
+    if piece:
+        arrange()
+    for at in sorted(held, key=lambda at: (at[0], at[1] or "")):
+        yield from ((at, part) for part in held[at])
+
+
+def _codes(batch: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return a number for each row that tells apart partitions and groups inside the batch."""
+    made = np.zeros(len(batch), np.int64)
+    for name in (PARTITION_PATH, GROUP):
+        at = batch.schema.get_field_index(name)
+        if at < 0:
+            continue
+        coded = batch.column(at).dictionary_encode(null_encoding="encode")
+        made = made * (len(coded.dictionary) + 1) + coded.indices.to_numpy(zero_copy_only=False)
+    return made
+
+
+def _at(batch: pa.RecordBatch, row: int) -> At:
+    group = batch.schema.get_field_index(GROUP)
+    return (
+        batch.column(batch.schema.get_field_index(PARTITION_PATH))[row].as_py(),
+        None if group < 0 else batch.column(group)[row].as_py(),
+    )
+
+
+def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
+    columns: Mapping[str, pa.Array] = dict(zip(batch.schema.names, batch.columns, strict=True))
+    return pa.RecordBatch.from_pydict({**columns, name: column})
+
+
+def _token() -> WriteToken:
+    context = TaskContext.get()
+    if context is None:
+        return WriteToken(task=0, stage=0, attempt=0)
+    return WriteToken(
+        task=context.partitionId(), stage=context.stageId(), attempt=context.taskAttemptId()
+    )
+
+
+def _result(
+    *,
+    rows: int = 0,
+    check: int = 0,
+    stats: Sequence[WriteStat] = (),
+    error: TidelakeError | None = None,
+) -> pa.RecordBatch:
+    found = {
+        "rows": rows,
+        "check": check,
+        "stats": pickle.dumps(tuple(stats)),
+        "error": None if error is None else pickle.dumps(error),
+    }
+    return pa.RecordBatch.from_pylist([found], _RESULT_ARROW)

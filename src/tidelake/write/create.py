@@ -1,0 +1,135 @@
+"""What a new table is to be, from arguments and Hudi's options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from tidelake.config import (
+    BucketEngine,
+    IndexType,
+    KeyGeneratorType,
+    WriteOptions,
+    keys,
+    write_keys,
+)
+from tidelake.config.key import Key
+from tidelake.config.table_config import key_generator_of
+from tidelake.errors import ConfigError, SchemaError
+from tidelake.model import MergeMode, TableType
+from tidelake.txn import TableSpec
+from tidelake.write.index import BUCKET_COUNT_PROPERTY
+from tidelake.write.keys import PARTITION_TYPES_PROPERTY
+from tidelake.write.schema import evolve, field_names
+
+V = TypeVar("V")
+
+#: Options that are kept in the table's properties as they stand.
+_KEPT_PREFIXES = (
+    keys.MERGE_PROPERTY_PREFIX,
+    *keys.TIMEBASED_PREFIXES,
+    "hoodie.table.cdc.",
+)
+
+
+def table_spec(
+    avro: str,
+    options: WriteOptions,
+    *,
+    name: str,
+    key: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
+    ordering: Sequence[str] = (),
+    table_type: TableType | None = None,
+    table_version: int | None = None,
+) -> TableSpec:
+    """Return the table that arguments and options describe; an argument and its option must agree.
+
+    Raises `ConfigError` for a contradiction and `SchemaError` for fields that are no columns.
+    """
+    given = options.settings
+    evolve(None, avro)
+    generator = _generator(options)
+    fields = _agreed(write_keys.RECORD_KEY_FIELDS, given, tuple(key))
+    partition_fields = _agreed(write_keys.PARTITION_FIELDS, given, tuple(partition_by))
+    ordering_fields = _agreed(write_keys.ORDERING_FIELDS, given, tuple(ordering))
+    columns = set(field_names(avro))
+    for role, names in (
+        ("record key", fields),
+        ("partition", [f.partition(":")[0] for f in partition_fields]),
+        ("ordering", ordering_fields),
+    ):
+        for field in names:
+            if field not in columns:
+                raise SchemaError(
+                    f"{role} field {field} is no column of the table",
+                    next_step=f"its columns are {', '.join(c for c in columns if '.' not in c)}",
+                )
+    if not fields and generator is None:
+        generator = KeyGeneratorType.AUTO_RECORD
+    hive = write_keys.HIVE_STYLE_PARTITIONING
+    meta = write_keys.POPULATE_META_FIELDS
+    return TableSpec(
+        name=write_keys.TABLE_NAME.text(given) or name,
+        database=write_keys.DATABASE_NAME.text(given),
+        schema=avro,
+        table_type=_one(
+            write_keys.TABLE_TYPE, write_keys.TABLE_TYPE.word(given, TableType), table_type
+        )
+        or TableType.COPY_ON_WRITE,
+        table_version=_one(
+            write_keys.TABLE_VERSION, write_keys.TABLE_VERSION.number(given), table_version
+        )
+        or 9,
+        record_key_fields=fields,
+        partition_fields=partition_fields,
+        ordering_fields=ordering_fields,
+        key_generator=generator,
+        merge_mode=write_keys.MERGE_MODE.word(given, MergeMode),
+        payload_class=write_keys.PAYLOAD_CLASS.text(given),
+        merge_strategy_id=write_keys.MERGE_STRATEGY_ID.text(given),
+        hive_style_partitioning=hive.flag(given) if hive.given(given) else bool(partition_fields),
+        url_encode_partitioning=write_keys.URL_ENCODE_PARTITIONING.flag(given),
+        drop_partition_columns=write_keys.DROP_PARTITION_COLUMNS.flag(given),
+        populate_meta_fields=meta.flag(given) if meta.given(given) else True,
+        properties=_properties(options, partition_fields),
+    )
+
+
+def _generator(options: WriteOptions) -> KeyGeneratorType | None:
+    for key in (write_keys.KEY_GENERATOR_TYPE, write_keys.KEY_GENERATOR_CLASS):
+        given = key.text(options.settings)
+        if given is not None:
+            found = key_generator_of(given)
+            if found is None:
+                raise key.refuse(options.settings, ", ".join(k.value for k in KeyGeneratorType))
+            return found
+    return None
+
+
+def _agreed(key: Key, given: Mapping[str, str], wanted: tuple[str, ...]) -> tuple[str, ...]:
+    found = key.items(given)
+    if found and wanted and found != wanted:
+        raise ConfigError(
+            f"{key.name} is {','.join(found)}, but the call says {','.join(wanted)}",
+            next_step="give one of the two",
+        )
+    return found or wanted
+
+
+def _one(key: Key, found: V | None, wanted: V | None) -> V | None:
+    if found is not None and wanted is not None and found != wanted:
+        raise ConfigError(
+            f"{key.name} is {found}, but the call says {wanted}", next_step="give one of the two"
+        )
+    return found if found is not None else wanted
+
+
+def _properties(options: WriteOptions, partition_fields: Sequence[str]) -> dict[str, str]:
+    found = {n: v for n, v in options.settings.items() if n.startswith(_KEPT_PREFIXES)}
+    if options.index_type is IndexType.BUCKET and options.bucket_engine is BucketEngine.SIMPLE:
+        default = write_keys.BUCKET_COUNT.default
+        found[BUCKET_COUNT_PROPERTY] = str(options.bucket_count or default)
+    if any(":" in field for field in partition_fields):
+        found[PARTITION_TYPES_PROPERTY] = ",".join(partition_fields)
+    return found

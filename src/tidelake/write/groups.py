@@ -1,0 +1,92 @@
+"""The file groups that a write may touch, as they stand now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelake.config import TableConfig
+from tidelake.errors import UnsupportedTableError
+from tidelake.model import Action, FileGroupId, FileSlice
+from tidelake.timeline import Timeline, TimelineContents
+from tidelake.view import FileGroup, TableView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveGroup:
+    """A file group with its latest slice.
+
+    `log_instant` and `log_names` are of table version 6: the instant that names the logs of the
+    slice to which a log would go now, and the logs that lie there, committed or not. `is_reserved`
+    says that a pending compaction has plans with the base file.
+    """
+
+    slice: FileSlice
+    log_instant: str | None = None
+    log_names: tuple[str, ...] = ()
+    log_version: int = 1
+    is_reserved: bool = False
+
+    @property
+    def id(self) -> FileGroupId:
+        """Return the group's identity."""
+        return self.slice.group
+
+
+def live_groups(view: TableView, config: TableConfig, partitions: Sequence[str]) -> list[LiveGroup]:
+    """Return the file groups of `partitions` that hold rows, ordered by partition and file id."""
+    found = []
+    for group in view.groups(partitions):
+        if view.is_replaced(group.id):
+            continue
+        latest = view.latest_slice(group)
+        if latest is None or not (latest.base_file or latest.log_files):
+            continue
+        pending = view.pending_compactions(group.id)
+        if config.table_version >= 8:
+            found.append(LiveGroup(slice=latest, is_reserved=bool(pending)))
+        else:
+            found.append(_with_logs(group, latest, pending))
+    return found
+
+
+def _with_logs(group: FileGroup, latest: FileSlice, pending: frozenset[str]) -> LiveGroup:
+    # Logs behind a planned compaction belong to the slice that it will open.
+    at = max(pending, default=latest.base_instant_time)
+    logs = sorted(
+        (log for log in group.log_files if log.instant_time == at), key=lambda log: log.version
+    )
+    return LiveGroup(
+        slice=latest,
+        log_instant=at,
+        log_names=tuple(log.name for log in logs),
+        log_version=1 + max((log.version for log in logs), default=0),
+        is_reserved=bool(pending),
+    )
+
+
+def clustered_groups(timeline: Timeline, contents: TimelineContents) -> frozenset[FileGroupId]:
+    """Return the file groups that a pending clustering will replace."""
+    found: set[FileGroupId] = set()
+    for instant in timeline.pending:
+        if instant.planned_as not in (Action.REPLACECOMMIT, Action.CLUSTERING):
+            continue
+        plan = contents.clustering_plan(instant)
+        if plan is None:
+            continue
+        for group in plan.input_groups:
+            for piece in group.slices:
+                if piece.file_id:
+                    found.add(FileGroupId(piece.partition_path or "", piece.file_id))
+    return frozenset(found)
+
+
+def refuse_clustered(touched: Sequence[FileGroupId], clustered: frozenset[FileGroupId]) -> None:
+    """Raise `UnsupportedTableError` when a write would change rows that a clustering moves."""
+    both = sorted(set(touched) & clustered)
+    if both:
+        raise UnsupportedTableError(
+            f"a pending clustering rewrites file group {both[0].file_id} of "
+            f"{both[0].partition or 'the table'}, and changes made to it meanwhile would be lost",
+            next_step="let the clustering finish, or roll it back, and write again",
+        )

@@ -1,0 +1,92 @@
+"""The consistent hashing bucket index: rings of partitions, and where keys lie on them."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import uuid
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+import xxhash
+
+from tidelake.errors import UnsupportedTableError, reading
+from tidelake.formats import hashing_metadata
+from tidelake.formats.hashing_metadata import (
+    FIRST_INSTANT,
+    FOLDER,
+    SUFFIX,
+    HashingMetadata,
+    HashNode,
+)
+from tidelake.records.keys import split_record_key
+from tidelake.storage import Storage
+
+_MAX_HASH = 0x7FFFFFFF
+_NORMAL = "NORMAL"
+_COMMITTED = ".commit"
+
+
+def first_ring(partition: str, buckets: int) -> HashingMetadata:
+    """Return the ring with which a partition begins; every writer makes the same one."""
+    step = -(-_MAX_HASH // buckets)
+    ends = [min(step * (at + 1), _MAX_HASH) for at in range(buckets)]
+    starts = [0, *ends[:-1]]
+    return HashingMetadata(
+        version=0,
+        partition_path=partition,
+        instant=FIRST_INSTANT,
+        num_buckets=buckets,
+        seq_no=0,
+        nodes=tuple(
+            HashNode(value=end, file_id_prefix=_name_id(start, end, partition), tag=_NORMAL)
+            for start, end in zip(starts, ends, strict=True)
+        ),
+    )
+
+
+def _name_id(start: int, end: int, partition: str) -> str:
+    # Java's UUID.nameUUIDFromBytes has no name space, unlike Python's uuid3.
+    name = struct.pack(">qq", start, end) + partition.encode()
+    digest = bytearray(hashlib.md5(name, usedforsecurity=False).digest())
+    return str(uuid.UUID(bytes=bytes(digest), version=3))
+
+
+def load_ring(
+    storage: Storage, partition: str, completed: Iterable[str], default_buckets: int
+) -> HashingMetadata:
+    """Return the ring of a partition, making the first one for a partition that has none.
+
+    Raises `UnsupportedTableError` when a resize is under way.
+    """
+    folder = f"{FOLDER}/{partition}" if partition else FOLDER
+    names = {f.name for f in storage.list(folder).files}
+    rings = sorted(n.removesuffix(SUFFIX) for n in names if n.endswith(SUFFIX))
+    if not rings:
+        made = first_ring(partition, default_buckets)
+        storage.put_if_absent(f"{folder}/{FIRST_INSTANT}{SUFFIX}", hashing_metadata.encode(made))
+        return made
+    done = set(completed)
+    committed = [i for i in rings if i == FIRST_INSTANT or f"{i}{_COMMITTED}" in names or i in done]
+    newest = (committed or rings[:1])[-1]
+    path = f"{folder}/{newest}{SUFFIX}"
+    with reading(path):
+        ring = hashing_metadata.decode(storage.read(path))
+    if any(node.tag not in (None, _NORMAL) for node in ring.nodes):
+        raise UnsupportedTableError(
+            f"the buckets of partition {partition or 'of the table'} are being resized",
+            next_step="let the clustering that resizes them finish, and write again",
+        )
+    return ring
+
+
+def file_ids(ring: HashingMetadata, keys: Iterable[str], hash_fields: Sequence[str]) -> list[str]:
+    """Return the file group that each key belongs to."""
+    nodes = sorted(ring.nodes, key=lambda node: node.value)
+    values = [node.value for node in nodes]
+    found = []
+    for key in keys:
+        text = "".join(part or "" for part in split_record_key(key, hash_fields))
+        at = bisect_left(values, xxhash.xxh32_intdigest(text.encode()) & _MAX_HASH)
+        found.append(f"{nodes[at % len(nodes)].file_id_prefix}-0")
+    return found

@@ -1,0 +1,248 @@
+"""The columns of a write against those of the table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidelake.errors import SchemaError, reading
+from tidelake.records import META_COLUMNS
+from tidelake.records.schema import parse_avro
+
+#: What each type may become without losing a row's meaning, as Hudi widens.
+_WIDER = {
+    "int": ("long", "float", "double", "string"),
+    "long": ("float", "double", "string"),
+    "float": ("double", "string"),
+    "double": ("string",),
+    "string": ("bytes",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSchema:
+    """The table's columns after a write, as Avro JSON without meta columns.
+
+    `required` are columns of the write in which no row may be null, though its own schema would
+    allow it.
+    """
+
+    avro: str
+    required: tuple[str, ...] = ()
+    is_evolved: bool = False
+
+
+def evolve(table: str | None, incoming: str, *, fill_missing: bool = True) -> WriteSchema:
+    """Return what the table's schema becomes when rows of schema `incoming` are written.
+
+    New columns are added at the end and may be null; types become the wider of the two. With
+    `fill_missing`, columns that the rows lack are left null. Raises `SchemaError` for anything
+    else that does not fit. `table` is None for a table that has no schema yet.
+    """
+    new = parse_avro(incoming)
+    _refuse_clashes([f["name"] for f in new["fields"]])
+    if table is None:
+        return WriteSchema(avro=incoming, is_evolved=True)
+    with reading("the table's schema"):
+        old = parse_avro(table)
+    given = {f["name"]: f for f in new["fields"]}
+    known = {f["name"] for f in old["fields"]}
+    _refuse_clashes([*known, *(name for name in given if name not in known)])
+    fields = []
+    required = []
+    for field in old["fields"]:
+        name = field["name"]
+        if name in META_COLUMNS:
+            continue
+        if name not in given:
+            _refuse_missing(field, fill_missing=fill_missing)
+            fields.append(field)
+            continue
+        merged = _merged(field["type"], given[name]["type"], name)
+        if not _is_nullable(field["type"]):
+            if _is_nullable(given[name]["type"]):
+                required.append(name)
+            merged = _core(merged)
+        fields.append(field if merged == field["type"] else {**field, "type": merged})
+    added = [f for name, f in given.items() if name not in known]
+    fields += [_nullable_field(f) for f in added]
+    if fields == old["fields"]:
+        return WriteSchema(avro=table, required=tuple(required))
+    made = json.dumps({**old, "fields": fields}, separators=(",", ":"))
+    return WriteSchema(avro=made, required=tuple(required), is_evolved=True)
+
+
+def field_names(avro: str) -> list[str]:
+    """Return the names of a schema's fields, fields of structs as dotted paths."""
+    found: list[str] = []
+
+    def walk(node: Mapping[str, Any], prefix: str) -> None:
+        for field in node["fields"]:
+            path = f"{prefix}{field['name']}"
+            found.append(path)
+            core = _core(field["type"])
+            if _kind(core) == "record":
+                walk(core, f"{path}.")
+
+    walk(parse_avro(avro), "")
+    return found
+
+
+def nullable_columns(avro: str) -> frozenset[str]:
+    """Return the top-level columns that may be null."""
+    return frozenset(f["name"] for f in parse_avro(avro)["fields"] if _is_nullable(f["type"]))
+
+
+def _refuse_clashes(names: list[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise SchemaError(
+                f"columns {other} and {name} differ only by the case of their letters",
+                next_step="rename one; Spark takes the two for the same column",
+            )
+    if len(seen) < len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise SchemaError(
+            f"there are two columns named {twice}", next_step="rename or drop one of them"
+        )
+
+
+def _refuse_missing(field: Mapping[str, Any], *, fill_missing: bool) -> None:
+    name = field["name"]
+    if not _is_nullable(field["type"]):
+        raise SchemaError(
+            f"the rows have no column {name}, and the table requires a value in it",
+            next_step=f"add the column {name} to the rows",
+        )
+    if not fill_missing:
+        raise SchemaError(
+            f"the rows have no column {name}, which the table has",
+            next_step=f"add the column {name}, or let it become null with "
+            "hoodie.write.set.null.for.missing.columns=true",
+        )
+
+
+def _merged(old: Any, new: Any, path: str) -> Any:
+    """Return the type that holds the values of both; `old` itself when it does."""
+    made = _merged_core(_core(old), _core(new), path)
+    if made is _core(old):
+        return old
+    return _with_null(old, made)
+
+
+def _merged_core(old: Any, new: Any, path: str) -> Any:
+    before, after = _kind(old), _kind(new)
+    if before != after:
+        return _widened(old, new, path)
+    if before == "decimal":
+        return _merged_decimal(old, new, path)
+    if before == "record":
+        return _merged_record(old, new, path)
+    if before == "array":
+        items = _merged_inner(old["items"], new["items"], f"{path}[]")
+        return old if items is old["items"] else {**old, "items": items}
+    if before == "map":
+        values = _merged_inner(old["values"], new["values"], f"{path}{{}}")
+        return old if values is old["values"] else {**old, "values": values}
+    return old
+
+
+def _widened(old: Any, new: Any, path: str) -> Any:
+    before, after = _kind(old), _kind(new)
+    if before in _WIDER.get(after, ()):
+        return old
+    if after in _WIDER.get(before, ()) and after != "bytes":
+        return new
+    if before == "enum" and after == "string":
+        return old
+    raise SchemaError(
+        f"column {path} is {_shown(old)} in the table and {_shown(new)} in the rows, and neither "
+        "holds the values of the other",
+        next_step=f"cast the column {path} to {_shown(old)}",
+    )
+
+
+def _merged_decimal(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Any:
+    (whole, scale), (new_whole, new_scale) = _digits(old), _digits(new)
+    if new_whole <= whole and new_scale <= scale:
+        return old
+    raise SchemaError(
+        f"column {path} is {_shown(old)} in the table, which does not hold {_shown(new)}",
+        next_step=f"cast the column {path} to {_shown(old)}; Hudi cannot widen decimals",
+    )
+
+
+def _digits(node: Mapping[str, Any]) -> tuple[int, int]:
+    scale = int(node.get("scale", 0))
+    return int(node["precision"]) - scale, scale
+
+
+def _merged_record(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Any:
+    given = {f["name"]: f for f in new["fields"]}
+    known = {f["name"] for f in old["fields"]}
+    _refuse_clashes([*known, *(name for name in given if name not in known)])
+    fields = []
+    for field in old["fields"]:
+        name, at = field["name"], f"{path}.{field['name']}"
+        if name not in given:
+            # A struct may lack what the table has only where the table can do without.
+            fields.append(field if _is_nullable(field["type"]) else _nullable_field(field))
+            continue
+        merged = _merged_inner(field["type"], given[name]["type"], at)
+        fields.append(field if merged is field["type"] else {**field, "type": merged})
+    fields += [_nullable_field(f) for name, f in given.items() if name not in known]
+    return old if fields == old["fields"] else {**old, "fields": fields}
+
+
+def _merged_inner(old: Any, new: Any, path: str) -> Any:
+    """Return the merged type of something inside a column, where nulls are not counted first."""
+    made = _merged(old, new, path)
+    if _is_nullable(new) and not _is_nullable(old):
+        return ["null", _core(made)]
+    return made
+
+
+def _nullable_field(field: Mapping[str, Any]) -> dict[str, Any]:
+    return {**field, "type": ["null", _core(field["type"])], "default": None}
+
+
+def _is_nullable(node: Any) -> bool:
+    return isinstance(node, list) and "null" in node
+
+
+def _core(node: Any) -> Any:
+    if not isinstance(node, list):
+        return node
+    some = [branch for branch in node if branch != "null"]
+    return some[0] if len(some) == 1 else node
+
+
+def _with_null(like: Any, core: Any) -> Any:
+    if not _is_nullable(like):
+        return core
+    return ["null", core] if like[0] == "null" else [core, "null"]
+
+
+def _kind(node: Any) -> str:
+    if isinstance(node, list):
+        return "union"
+    if isinstance(node, str):
+        return node
+    logical = node.get("logicalType")
+    if logical == "decimal":
+        return "decimal"
+    kind = node["type"]
+    if logical is not None and isinstance(kind, str) and kind in ("int", "long"):
+        return str(logical)
+    return str(kind) if isinstance(kind, str) else _kind(kind)
+
+
+def _shown(node: Any) -> str:
+    kind = _kind(node)
+    if kind == "decimal":
+        return f"decimal({node['precision']},{node.get('scale', 0)})"
+    return {"record": "a struct", "long": "bigint", "bytes": "binary"}.get(kind, kind)
