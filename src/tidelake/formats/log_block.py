@@ -146,7 +146,10 @@ def decode_blocks(data: bytes) -> list[LogBlock]:
 
 
 def block_instants(file: BinaryIO) -> set[str]:
-    """Return the instants that wrote to a log file, from the headers of its blocks alone."""
+    """Return the instants that wrote to a log file, from the headers of its blocks alone.
+
+    Those of blocks that readers drop, because garbage follows them, are among them.
+    """
     found: set[str] = set()
     size = file.seek(0, io.SEEK_END)
     at = 0

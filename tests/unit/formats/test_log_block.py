@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import struct
+import zipfile
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.golden.harness import TABLES
 from tidelake.errors import Malformed
 from tidelake.formats.log_block import (
     MAGIC,
@@ -14,8 +20,10 @@ from tidelake.formats.log_block import (
     HeaderKey,
     LogBlock,
     avro_records,
+    block_instants,
     decode_blocks,
     encode_block,
+    encode_rollback,
     join_avro_block,
     split_avro_block,
     valid_blocks,
@@ -277,3 +285,27 @@ def test_block_of_an_instant_that_is_no_time_is_malformed() -> None:
     damaged = encode_block(BlockKind.DELETE, {HeaderKey.INSTANT_TIME: "202&1115081741159"})
     with pytest.raises(Malformed, match="is of the instant '202&1115081741159'"):
         valid_blocks(decode_blocks(damaged))
+
+
+@pytest.mark.parametrize("table", ["v6_mor_rollback_direct", "v9_mor_log_garbage_tail"])
+def test_the_instants_of_a_log_are_those_of_its_blocks(table: str) -> None:
+    with zipfile.ZipFile(TABLES / f"{table}.zip") as archive:
+        logs = [
+            archive.read(n) for n in archive.namelist() if ".log." in n and "metadata/" not in n
+        ]
+    assert logs
+    for data in logs:
+        found = {b.instant_time for b in decode_blocks(data) if b.kind is not BlockKind.CORRUPT}
+        assert block_instants(io.BytesIO(data)) >= found
+        cut = data[:-5]
+        whole = {b.instant_time for b in decode_blocks(cut) if b.kind is not BlockKind.CORRUPT}
+        assert block_instants(io.BytesIO(cut)) >= whole
+
+
+@given(st.binary(max_size=200), st.integers(0, 400), st.integers(0, 255))
+def test_damaged_logs_give_instants_or_an_error(tail: bytes, at: int, value: int) -> None:
+    block = encode_rollback(instant_time="20260101000000000", target_instant_time="1")
+    data = bytearray(block + block + tail)
+    data[at % len(data)] = value
+    with contextlib.suppress(Malformed):
+        assert all(isinstance(found, str) for found in block_instants(io.BytesIO(data)))

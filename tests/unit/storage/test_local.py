@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,32 @@ def test_a_folder_of_a_table_opens_elsewhere_by_its_spec(tmp_path: Path) -> None
     sub.put("files/a", b"x")
     assert open_storage(sub.spec).read("files/a") == b"x"
     assert sub.local_path("files/a") == str(tmp_path / ".hoodie/metadata/files/a")
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+def test_new_files_have_the_permissions_that_the_process_gives(
+    tmp_path: Path, nameless: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not nameless:
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    (tmp_path / "plain").write_bytes(b"")
+    storage = LocalStorage(str(tmp_path))
+    assert storage.put_if_absent("a", b"1")
+    assert not storage.put_if_absent("a", b"2")
+    storage.put("b", b"1")
+    storage.put("b", b"3")
+    assert [storage.read(name) for name in "ab"] == [b"1", b"3"]
+    modes = {entry.name: entry.stat().st_mode for entry in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(("a", "b", "plain"), modes["plain"])
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files without a name are Linux's")
+def test_a_killed_process_leaves_no_half_file(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from tidelake.storage import LocalStorage, local\n"
+        "local._write_durably = lambda file, data: os.kill(os.getpid(), 9)\n"
+        f"LocalStorage({str(tmp_path)!r}).put_if_absent('p/a', b'x')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode == -9
+    assert list((tmp_path / "p").iterdir()) == []

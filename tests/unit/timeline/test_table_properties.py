@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.golden.timelines import meta_files
+from tidelake.env import Env
 from tidelake.errors import (
+    ConfigError,
     CorruptFileError,
     NotATableError,
     TableNotFoundError,
@@ -13,7 +15,8 @@ from tidelake.errors import (
 )
 from tidelake.formats import properties
 from tidelake.storage import LocalStorage, MemoryStorage
-from tidelake.timeline import load_table_config
+from tidelake.testing import Crash, Fault, FaultyStorage, ManualClock
+from tidelake.timeline import load_table_config, update_table_config
 from tidelake.timeline.table_properties import BACKUP_PATH, PROPERTIES_PATH
 
 GOOD = meta_files("v9_cow_cleaned")[PROPERTIES_PATH]
@@ -81,3 +84,73 @@ def test_a_folder_that_is_no_table_is_told(tmp_path: Path) -> None:
 def test_an_unknown_version_or_layout_is_refused(entries: dict[str, str]) -> None:
     with pytest.raises(UnsupportedTableError):
         load_table_config(MemoryStorage({PROPERTIES_PATH: changed(**entries)}))
+
+
+CHANGES = {"hoodie.table.metadata.partitions": "", "hoodie.table.cdc.enabled": None, "a b": "ü=:"}
+
+
+def expected() -> dict[str, str]:
+    entries = {**properties.decode(GOOD), "hoodie.table.metadata.partitions": "", "a b": "ü=:"}
+    del entries["hoodie.table.cdc.enabled"]
+    return entries
+
+
+def test_properties_are_changed_and_the_rest_stays() -> None:
+    storage = MemoryStorage({PROPERTIES_PATH: GOOD})
+    config = update_table_config(Env(storage, ManualClock()), CHANGES)
+    written = storage.read(PROPERTIES_PATH)
+    assert properties.decode(written) == config.properties == expected()
+    assert written.startswith(b"#Updated at 2026-11-15T00:00:00Z\n#Sun Nov 15 00:00:00 UTC 2026\n")
+    assert storage.stat(BACKUP_PATH) is None
+
+
+def test_a_new_name_gets_a_new_checksum() -> None:
+    storage = MemoryStorage({PROPERTIES_PATH: GOOD})
+    update_table_config(Env(storage), {"hoodie.table.name": "other"})
+    assert load_table_config(storage).name == "other"
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+def test_an_update_that_stops_anywhere_leaves_the_old_or_the_new(fault: Fault) -> None:
+    counting = FaultyStorage(MemoryStorage({PROPERTIES_PATH: GOOD}))
+    update_table_config(Env(counting), CHANGES)
+    seen = set()
+    for number in range(1, len(counting.calls) + 1):
+        storage = MemoryStorage({PROPERTIES_PATH: GOOD})
+        with pytest.raises(Crash):
+            update_table_config(Env(FaultyStorage.failing_at(storage, number, fault)), CHANGES)
+        found = load_table_config(storage).properties
+        assert found in (properties.decode(GOOD), expected())
+        seen.add(found == expected())
+        update_table_config(Env(storage), CHANGES)
+        assert load_table_config(storage).properties == expected()
+        assert storage.stat(BACKUP_PATH) is None
+    assert seen == {False, True}
+
+
+@pytest.mark.parametrize("main", [None, b"", TORN])
+def test_an_update_starts_from_the_backup_where_it_has_to(main: bytes | None) -> None:
+    storage = MemoryStorage({BACKUP_PATH: GOOD})
+    if main is not None:
+        storage.put(PROPERTIES_PATH, main)
+    update_table_config(Env(storage), CHANGES)
+    assert load_table_config(storage).properties == expected()
+
+
+def test_an_update_of_damaged_properties_changes_nothing() -> None:
+    storage = MemoryStorage({PROPERTIES_PATH: TORN, BACKUP_PATH: TORN})
+    with pytest.raises(CorruptFileError):
+        update_table_config(Env(storage), CHANGES)
+    assert storage.read(PROPERTIES_PATH) == storage.read(BACKUP_PATH) == TORN
+
+
+def test_two_updates_at_once_exclude_each_other() -> None:
+    storage = MemoryStorage({PROPERTIES_PATH: GOOD})
+
+    def other_comes_first(_number: int, name: str, path: str) -> None:
+        if (name, path) == ("put_if_absent", BACKUP_PATH):
+            storage.put(BACKUP_PATH, GOOD)
+
+    with pytest.raises(ConfigError, match="another writer"):
+        update_table_config(Env(FaultyStorage(storage, other_comes_first)), CHANGES)
+    assert storage.read(PROPERTIES_PATH) == GOOD

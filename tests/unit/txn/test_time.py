@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime, timezone
+
+import pytest
+
+from tidelake.config import TableConfig
+from tidelake.errors import UnsupportedTableError
+from tidelake.model import Action, Instant, State
+from tidelake.testing import ManualClock
+from tidelake.timeline import Timeline
+from tidelake.txn import InstantTimes, TableSpec
+from tidelake.txn.create import table_properties
+
+NOON = int(datetime(2026, 3, 1, 12, 0, 0, 7000, tzinfo=timezone.utc).timestamp() * 1000)
+
+
+def config(table_version: int = 9, **properties: str) -> TableConfig:
+    spec = TableSpec(name="t", schema="{}", table_version=table_version)
+    named = {key.replace("__", "."): value for key, value in properties.items()}
+    return TableConfig.from_properties({**table_properties(spec), **named})
+
+
+def timeline(*times: str) -> Timeline:
+    return Timeline(
+        instants=tuple(
+            Instant(
+                requested_time=time.partition("_")[0],
+                action=Action.COMMIT,
+                state=State.COMPLETED,
+                completion_time=time.partition("_")[2] or time,
+            )
+            for time in times
+        )
+    )
+
+
+def test_times_follow_the_clock() -> None:
+    clock = ManualClock(NOON)
+    times = InstantTimes(clock, config(), timeline())
+    assert times.next() == "20260301120000007"
+    clock.sleep_ms(1500)
+    assert times.next() == "20260301120001507"
+
+
+def test_a_clock_that_stands_still_or_goes_back_gives_later_times_all_the_same() -> None:
+    clock = ManualClock(NOON)
+    times = InstantTimes(clock, config(), timeline())
+    first = times.next()
+    clock.sleep_ms(-3_600_000)
+    second, third = times.next(), times.next()
+    assert first < second < third
+    assert second == "20260301120000008"
+
+
+@pytest.mark.parametrize(
+    ("there", "following"),
+    [
+        ("20260301120000007", "20260301120000008"),
+        ("20260301115959000_20260301120000999", "20260301120001000"),
+        ("20271231235959999", "20280101000000000"),
+        ("20260301120000", "20260301120001000"),
+        ("20260301120000123004", "20260301120000124"),
+        ("00000000000001", "20260301120000007"),
+    ],
+)
+def test_times_are_later_than_everything_on_the_timeline(there: str, following: str) -> None:
+    assert InstantTimes(ManualClock(NOON), config(), timeline(there)).next() == following
+
+
+def test_layout_1_goes_by_requested_times() -> None:
+    """Its completion times are modification times, which may be of another zone than the names."""
+    times = InstantTimes(
+        ManualClock(NOON), config(6), timeline("20260301110000000_20260301190000000")
+    )
+    assert times.next() == "20260301120000007"
+
+
+def test_an_instant_that_is_no_time_is_named() -> None:
+    times = InstantTimes(ManualClock(NOON), config(), timeline("99999999999999999"))
+    with pytest.raises(UnsupportedTableError, match="99999999999999999"):
+        times.next()
+
+
+@pytest.fixture
+def in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_tokyo")
+def test_the_zone_is_the_tables() -> None:
+    local = config(hoodie__table__timeline__timezone="LOCAL")
+    assert InstantTimes(ManualClock(NOON), config(), timeline()).next() == "20260301120000007"
+    assert InstantTimes(ManualClock(NOON), local, timeline()).next() == "20260301210000007"
