@@ -1,9 +1,9 @@
-"""Rows into log files: data blocks, then one delete block."""
+"""Rows into log files: data blocks, then delete blocks."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ from tidelake.formats.file_name import format_log
 from tidelake.formats.log_block import BlockKind, HeaderKey, avro_block, encode_block
 from tidelake.formats.marker_name import MarkerKind
 from tidelake.records._polars import polars as pl
-from tidelake.records.merge import Flags, Rows
+from tidelake.records.merge import Rows
 from tidelake.records.meta_columns import constant, with_meta_columns
 from tidelake.records.required import require_values
 from tidelake.records.schema import FILE_NAME, RECORD_KEY
@@ -137,11 +137,16 @@ class _Log:
     def _flush_deletes(self) -> None:
         if not self._deletes:
             return
-        new, positions = self._by_position(joined(self._deletes))
+        new = joined(self._deletes)
         self._deletes = []
-        content = delete_block.join(self._delete_records(new))
-        self._write(encode_block(BlockKind.DELETE, self._headers(positions), content))
-        self._counts.update(deletes=len(new))
+        by_arrival = new.by_arrival if new.ordering else np.ones(len(new), np.bool_)
+        # Hudi would mix them, but hudi-rs reads no block with ordering values of two types.
+        for chosen, is_ordered in ((by_arrival, False), (~by_arrival, True)):
+            if chosen.any():
+                part, positions = self._by_position(new.take(np.flatnonzero(chosen)))
+                content = delete_block.join(self._delete_records(part, is_ordered=is_ordered))
+                self._write(encode_block(BlockKind.DELETE, self._headers(positions), content))
+                self._counts.update(deletes=len(part))
 
     def _headers(self, positions: Rows | None) -> dict[int, str]:
         found: dict[int, str] = {
@@ -178,19 +183,21 @@ class _Log:
         parts = list(encode_records(rows, self._schema))
         return avro_block(sum(count for count, _ in parts), [data for _, data in parts])
 
-    def _delete_records(self, new: Incoming) -> Iterator[tuple[int, bytes]]:
-        keys = new.rows.column(RECORD_KEY)
-        partition = constant(self._target.partition, len(new))
-        rows = pa.table({"recordKey": keys, "partitionPath": partition})
-        by_arrival = new.by_arrival if new.ordering else np.ones(len(new), np.bool_)
-        if by_arrival.any():
-            none = {"value_0": pa.array(np.zeros(len(new), np.int32))}
-            yield from _encoded_deletes(rows, none, [OrderingKind.INT], by_arrival)
-        if not by_arrival.all():
+    def _delete_records(self, new: Incoming, *, is_ordered: bool) -> Iterable[tuple[int, bytes]]:
+        columns = [(OrderingKind.INT, pa.array(np.zeros(len(new), np.int32)))]
+        if is_ordered:
             columns = [_ordering_column(values) for values in new.ordering]
-            values = {f"value_{at}": column for at, (_, column) in enumerate(columns)}
-            kinds = [kind for kind, _ in columns]
-            yield from _encoded_deletes(rows, values, kinds, ~by_arrival)
+        kinds = [kind for kind, _ in columns]
+        given = {
+            "recordKey": new.rows.column(RECORD_KEY),
+            "partitionPath": constant(self._target.partition, len(new)),
+            **{f"value_{at}": values for at, (_, values) in enumerate(columns)},
+            **{
+                name: pa.repeat(pa.scalar(value, pa.int32()), len(new))
+                for name, value in delete_block.record_constants(kinds).items()
+            },
+        }
+        return encode_items(pa.table(given), delete_block.record_schema(kinds))
 
     def _write(self, block: bytes) -> None:
         if (
@@ -259,17 +266,6 @@ class _Log:
             )
         )
         self._file, self._counts = None, Counter()
-
-
-def _encoded_deletes(
-    rows: pa.Table, values: Mapping[str, pa.Array], kinds: Sequence[OrderingKind], chosen: Flags
-) -> Iterator[tuple[int, bytes]]:
-    for name, column in values.items():
-        rows = rows.append_column(name, column)
-    rows = rows.filter(pa.array(chosen))
-    for name, value in delete_block.record_constants(kinds).items():
-        rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.int32()), rows.num_rows))
-    yield from encode_items(rows, delete_block.record_schema(kinds))
 
 
 def _ordering_column(values: pl.Series) -> tuple[OrderingKind, pa.Array]:
