@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tidelake.files import SliceTask
 
-#: A Spark task costs some ten milliseconds, so slices that small travel together.
-_BIN_BYTES = 32 << 20
+#: A Spark task costs a tenth of a second in its worker, so small slices travel together.
+_BIN_BYTES = 256 << 20
 
 
 def weight(task: SliceTask) -> int:

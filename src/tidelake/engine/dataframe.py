@@ -36,6 +36,9 @@ CHANGES_SCHEMA = T.StructType(
 #: Slices that hold no more than this together are looked through in the driver's own process: a
 #: Spark job would take longer to start.
 _HERE_BYTES = 4 << 20
+#: Up to this many bytes of base files for each core are merged in the workers: below that the
+#: second job of a mask costs more than carrying the rows.
+_MERGED_BYTES = 32 << 20
 #: Up to this many bytes of logs are looked through when the DataFrame is made, so that a damaged
 #: log is named at once and later actions need not look again; beyond that, when an action runs.
 _AT_ONCE_BYTES = 256 << 20
@@ -59,19 +62,19 @@ def to_dataframe(
     `on_torn` is told of stretches of logs that hold no block, and may refuse them.
     """
     target = arrow_schema(spec.schema, spec.columns)
-    layouts = _native_layouts(spark, spec, tasks, target)
+    merged = _merged_in_workers(spark, spec, tasks, merge_path)
+    native_tasks = [task for task in tasks if task not in merged]
+    layouts = _native_layouts(spark, spec, native_tasks, target)
     parts: list[DataFrame] = []
     plain: dict[Layout, list[SliceTask]] = {}
     logged: dict[Layout, list[SliceTask]] = {}
     ours: list[SliceTask] = []
     for task in tasks:
         layout = layouts.get(task.base_path) if task.base_path is not None else Layout()
-        if layout is None:
+        if layout is None or task in merged:
             ours.append(task)
         elif not task.log_paths:
             plain.setdefault(layout, []).append(task)
-        elif merge_path is MergePath.ROWS or task.log_size_bytes > spec.log_budget_bytes:
-            ours.append(task)
         else:
             logged.setdefault(layout, []).append(task)
     for layout, of in plain.items():
@@ -87,6 +90,21 @@ def to_dataframe(
     if not parts:
         return native.empty_frame(spark, target)
     return reduce(DataFrame.unionByName, parts)
+
+
+def _merged_in_workers(
+    spark: SparkSession, spec: ReadSpec, tasks: Sequence[SliceTask], merge_path: MergePath
+) -> frozenset[SliceTask]:
+    """Return the slices with logs of which our workers read the base rows too."""
+    logged = frozenset(task for task in tasks if task.log_paths)
+    if merge_path is MergePath.ROWS:
+        return logged
+    base_bytes = sum(task.base_size_bytes for task in logged)
+    total = base_bytes + sum(task.log_size_bytes for task in logged)
+    is_small = total > _HERE_BYTES and base_bytes <= _MERGED_BYTES * _parallelism(spark)
+    if merge_path is MergePath.AUTO and is_small:
+        return logged
+    return frozenset(task for task in logged if task.log_size_bytes > spec.log_budget_bytes)
 
 
 def changes_dataframe(

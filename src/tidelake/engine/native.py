@@ -12,14 +12,14 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.engine.spark_types import spark_schema, spark_type
 from tidelake.engine.workers import FILE_NAME, MASK
-from tidelake.files import ReadSpec, SliceTask, read_footers
+from tidelake.files import ReadSpec, SliceTask, check_tails, read_footers
 from tidelake.records import COMMIT_TIME
 from tidelake.storage import open_storage, spark_options, spark_path
 
 ROW_INDEX = "__tidelake_row"
 
-#: Up to this many base files are looked at before the query runs, so that a damaged or missing one
-#: is named at once; beyond that, one file of each commit tells how the commit laid out its columns.
+#: Up to this many base files are looked at before the query runs, so that one that is cut short or
+#: missing is named at once.
 _CHECKED_FILES = 256
 
 
@@ -47,13 +47,16 @@ def layouts(
             parquet[task.base_path] = task
         else:
             found[task.base_path] = None
+    sizes = {path: task.base_size_bytes for path, task in parquet.items()}
+    storage = open_storage(spec.storage)
+    if len(sizes) <= _CHECKED_FILES:
+        check_tails(storage, sizes)
+    # All files of a commit are written with one schema, so one of them tells for all.
     samples = {task.base_instant: path for path, task in parquet.items()}
-    looked_at = parquet if len(parquet) <= _CHECKED_FILES else samples.values()
-    sizes = {path: parquet[path].base_size_bytes for path in looked_at}
-    footers = read_footers(open_storage(spec.storage), sizes)
+    footers = read_footers(storage, {path: sizes[path] for path in samples.values()})
     by_path = {path: _layout(footer.schema, target) for path, footer in footers.items()}
     for path, task in parquet.items():
-        found[path] = by_path.get(path, by_path[samples[task.base_instant]])
+        found[path] = by_path[samples[task.base_instant]]
     return found
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -69,11 +71,22 @@ def run_on_workers(
     """Return a DataFrame whose partition i holds the batches of `work(i)`."""
 
     def run(batches: Batches) -> Batches:
+        spare_the_collector()
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 yield from work(index)
 
     return spark.range(0, count, 1, count).mapInArrow(run, schema)
+
+
+@cache
+def spare_the_collector() -> None:
+    """Take what is imported out of the sight of the garbage collector, once in a worker.
+
+    Spark has its workers collect garbage after every task, and most of what they would look through
+    each time are the libraries.
+    """
+    gc.freeze()
 
 
 def merged_rows(

@@ -1,5 +1,5 @@
 from tidelake.files.changes import ChangeKind, ChangeTask, change_schema, read_changes
-from tidelake.files.footers import read_footer, read_footers
+from tidelake.files.footers import check_tails, read_footer, read_footers
 from tidelake.files.log_records import TornBlock
 from tidelake.files.read_slice import Decided, decide_slice, read_base, read_slice
 from tidelake.files.task import BlockFilter, ReadSpec, SliceTask
@@ -40,6 +40,7 @@ __all__ = [
     "WriteSpec",
     "WriteToken",
     "change_schema",
+    "check_tails",
     "decide_slice",
     "read_base",
     "read_changes",

@@ -28,6 +28,24 @@ def read_footer(storage: Storage, path: str, size_bytes: int) -> ParquetFooter:
         return parquet_footer.decode(tail)
 
 
+def check_tails(storage: Storage, sizes: Mapping[str, int]) -> None:
+    """Raise `CorruptFileError` or `MissingFileError` for a base file that is cut short or gone.
+
+    Only the last bytes of each file are read, which is where a Parquet file says how long it is.
+    """
+    with ThreadPoolExecutor(_READERS) as pool:
+        for _ in pool.map(lambda path: _check_tail(storage, path, sizes[path]), sizes):
+            pass
+
+
+def _check_tail(storage: Storage, path: str, size_bytes: int) -> None:
+    with reading(path):
+        start = max(0, size_bytes - parquet_footer.TAIL_BYTES)
+        tail = storage.read_range(path, start, size_bytes - start)
+        if parquet_footer.footer_bytes(tail) > size_bytes:
+            raise Malformed(f"its footer is longer than the {size_bytes} bytes of the file")
+
+
 def read_footers(storage: Storage, sizes: Mapping[str, int]) -> dict[str, ParquetFooter]:
     """Return the footers of many base files by path, given the size of each."""
     if len(sizes) <= 1:

@@ -357,14 +357,17 @@ def _delete_ordering(records: DeleteRecords, layout: Layout) -> tuple[Ordering, 
         np.bool_,
         len(records),
     )
+    types = [values.dtype for values in layout.ordering_of(layout.ordering.empty_table())]
+    if by_arrival.all():
+        # The usual case: deletes by key, which know nothing of ordering values.
+        return tuple(pl.repeat(None, len(records), dtype=t, eager=True) for t in types), by_arrival
     wanted = len(layout.ordering_fields)
     pairs: list[Sequence[_Pair]] = []
     for kind, value in zip(records.kinds, records.ordering, strict=True):
         given = value if isinstance(value, tuple) else ((kind, value),)
         pairs.append(given if len(given) == wanted else [_NO_VALUE] * wanted)
     ordering = tuple(
-        _ordering_series([pair[at] for pair in pairs], empty.dtype)
-        for at, empty in enumerate(layout.ordering_of(layout.ordering.empty_table()))
+        _ordering_series([pair[at] for pair in pairs], dtype) for at, dtype in enumerate(types)
     )
     for values in ordering:
         # A value of another type than the table's cannot be compared; Hudi lets such a delete win.
