@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from tidelake.read.missing_files import refuse_missing_files
 from tidelake.read.prune import Pruner
 from tidelake.read.scan import (
     EVERYTHING,
@@ -32,7 +33,10 @@ def plan_snapshot(
     schema = state.schema(at)
     spec = read_spec(state, schema, scan_columns(schema, selection), as_of=at)
     pruner = Pruner(state, schema, selection.where, as_of=at)
-    slices = state.view.latest_slices(pruner.partitions(), as_of=at)
+    partitions = pruner.partitions()
+    slices = state.view.latest_slices(partitions, as_of=at)
+    if at is None and not state.is_listed_by_metadata:
+        refuse_missing_files(state, slices, None if partitions is None else frozenset(partitions))
     kept = pruner.slices(slices, base_only=base_only)
     return ScanPlan(
         spec=spec,

@@ -96,6 +96,11 @@ class TableState:
         return self._metadata(self.storage, self.config, self.timeline)
 
     @property
+    def is_listed_by_metadata(self) -> bool:
+        """Return whether the metadata table, which commits keep, says which files there are."""
+        return self._from_metadata is not None
+
+    @property
     def statistics(self) -> FileStatistics | None:
         """Return the column statistics of the table's files, if the table keeps any."""
         found = self._from_metadata
