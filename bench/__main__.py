@@ -115,6 +115,7 @@ def _setting(rows: int, runs: int) -> dict[str, object]:
         "runs": runs,
         "cores_used": _CORES,
         "cores_of_machine": os.cpu_count(),
+        "load_average_1m": os.getloadavg()[0],  # neighbours make wall clocks lie
         "python": platform.python_version(),
         "platform": platform.platform(),
         "apache_hudi": apache_hudi.VERSION,

@@ -170,6 +170,6 @@ def show_verdicts(verdicts: Sequence[Verdict]) -> None:
         pair = f"{v.ours} / {v.than}"
         outcome = "met" if v.met else "NOT MET"
         sys.stdout.write(
-            f"  {v.case:<34} {pair:<34} {v.ratio:6.2f}  at most {v.at_most:.2f}  {outcome}\n"
+            f"  {v.case:<44} {pair:<26} {v.ratio:6.2f}  at most {v.at_most:.2f}  {outcome}\n"
         )
     sys.stdout.flush()
