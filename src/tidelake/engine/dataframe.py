@@ -26,7 +26,7 @@ from tidelake.engine import native, workers
 from tidelake.engine.native import Layout
 from tidelake.engine.reach import spark_reaches
 from tidelake.engine.spark_types import spark_schema
-from tidelake.files import ChangeTask, ReadSpec, SliceTask, TornBlock
+from tidelake.files import ChangeTask, ReadSpec, SliceTask, TornBlock, answers_from_logs
 from tidelake.records import arrow_schema
 
 #: The columns of a change query.
@@ -104,7 +104,11 @@ def _merged_in_workers(
     is_small = total > _HERE_BYTES and base_bytes <= _MERGED_BYTES * _parallelism(spark)
     if merge_path is MergePath.AUTO and is_small:
         return logged
-    return frozenset(task for task in logged if task.log_size_bytes > spec.log_budget_bytes)
+    return frozenset(
+        task
+        for task in logged
+        if task.log_size_bytes > spec.log_budget_bytes or answers_from_logs(task, spec)
+    )
 
 
 def changes_dataframe(

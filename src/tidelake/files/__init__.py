@@ -1,7 +1,13 @@
 from tidelake.files.changes import ChangeKind, ChangeTask, change_schema, read_changes
 from tidelake.files.footers import check_tails, read_footer, read_footers
 from tidelake.files.log_records import TornBlock
-from tidelake.files.read_slice import Decided, decide_slice, read_base, read_slice
+from tidelake.files.read_slice import (
+    Decided,
+    answers_from_logs,
+    decide_slice,
+    read_base,
+    read_slice,
+)
 from tidelake.files.task import BlockFilter, ReadSpec, SliceTask
 from tidelake.files.write_group import write_group
 from tidelake.files.write_task import (
@@ -39,6 +45,7 @@ __all__ = [
     "WriteKind",
     "WriteSpec",
     "WriteToken",
+    "answers_from_logs",
     "change_schema",
     "check_tails",
     "decide_slice",
