@@ -28,6 +28,7 @@ from tidelake.engine.reach import spark_reaches
 from tidelake.engine.spark_types import spark_schema
 from tidelake.files import ChangeTask, ReadSpec, SliceTask, TornBlock, answers_from_logs
 from tidelake.records import arrow_schema
+from tidelake.storage import open_storage
 
 #: The columns of a change query.
 CHANGES_SCHEMA = T.StructType(
@@ -46,6 +47,9 @@ _AT_ONCE_BYTES = 256 << 20
 _CARRIED_BYTES = 64 << 20
 #: Base files beyond this hold more rows than one mask for all of them should be broadcast for.
 _MASKED_BYTES = 64 << 30
+#: Up to this many paths Spark looks at from the driver (parallelPartitionDiscovery.threshold).
+_PATHS_WITHOUT_JOB = 32
+_MOST_SHARES = 8
 #: Where a session does not tell how many cores it has.
 _UNKNOWN_CORES = 16
 
@@ -79,7 +83,9 @@ def to_dataframe(
             logged.setdefault(layout, []).append(task)
     for layout, of in plain.items():
         parts += [
-            native.base_rows(spark, group, spec, target, layout) for group in _named_apart(of)
+            native.base_rows(spark, share, spec, target, layout)
+            for group in _named_apart(of)
+            for share in _listed_by_driver(group, spec)
         ]
     for layout, of in logged.items():
         parts += _Masked(spark, spec, target, merge_path, on_torn).parts(of, layout)
@@ -143,6 +149,19 @@ def _named_apart(tasks: Sequence[SliceTask]) -> list[list[SliceTask]]:
             groups.append(home)
         home[name] = task
     return [list(g.values()) for g in groups]
+
+
+def _listed_by_driver(tasks: Sequence[SliceTask], spec: ReadSpec) -> list[Sequence[SliceTask]]:
+    """Return the tasks in shares for whose paths Spark starts no job of its own.
+
+    Looking at local files is quick, so several small relations are cheaper than one job; on an
+    object store the job is worth its while.
+    """
+    is_local = open_storage(spec.storage).local_path("") is not None
+    if not is_local or not _PATHS_WITHOUT_JOB < len(tasks) <= _MOST_SHARES * _PATHS_WITHOUT_JOB:
+        return [tasks]
+    starts = range(0, len(tasks), _PATHS_WITHOUT_JOB)
+    return [tasks[start : start + _PATHS_WITHOUT_JOB] for start in starts]
 
 
 def _parallelism(spark: SparkSession) -> int:
