@@ -42,6 +42,11 @@ def open_state(path: str, options: Mapping[str, str] | None = None) -> TableStat
     return _load(open_storage(path, options), ReadOptions.from_options(options or {}))
 
 
+def load_state(storage: Storage, options: Mapping[str, str]) -> TableState:
+    """Return the table at the root of a storage, for a write with `options`."""
+    return _load(storage, ReadOptions.from_options(without_write_options(options)))
+
+
 def _load(storage: Storage, options: ReadOptions) -> TableState:
     return TableState.load(storage, options, _from_metadata_table)
 

@@ -57,13 +57,12 @@ def keyed_rows(
     columns: Sequence[str],
     required: Sequence[str],
     group: Column | None = None,
-    keys: KeyColumns | None = None,
 ) -> Incoming:
     """Return the rows with keys and paths made by the table's key generator.
 
     Only `columns` are carried along; key fields that are not among them are looked at and dropped.
     """
-    keys = keys or KeyColumns(frame.sparkSession, spec, frame.schema)
+    keys = KeyColumns(frame.sparkSession, spec, frame.schema)
     bad = {}
     if not spec.is_made_up and any(is_nullable(frame.schema, f) for f in spec.fields):
         names = ", ".join(spec.fields)
@@ -73,8 +72,7 @@ def keyed_rows(
     if any(is_nullable(frame.schema, f.name) for f in spec.partition):
         names = ", ".join(f.name for f in spec.partition)
         bad[f"no value in a partition field ({names})"] = keys.is_bad_partition()
-    for name in required:
-        bad[f"null in {name}, which the table requires"] = F.col(f"`{name}`").isNull()
+    bad |= _null_where_required(required)
     key, path = keys.record_key(), keys.partition_path()
     check = _content_hash(frame, columns) if spec.is_made_up else F.xxhash64(key, path)
     made = frame.select(
@@ -89,7 +87,7 @@ def keyed_rows(
     return Incoming(made, tuple(columns), flags)
 
 
-def read_rows(frame: DataFrame, columns: Sequence[str]) -> Incoming:
+def read_rows(frame: DataFrame, columns: Sequence[str], required: Sequence[str]) -> Incoming:
     """Return rows that were read from the table itself, meta columns included."""
     group = F.substring_index(F.col("_hoodie_file_name"), "_", 1)
     made = frame.select(
@@ -99,7 +97,13 @@ def read_rows(frame: DataFrame, columns: Sequence[str]) -> Incoming:
         F.xxhash64(RECORD_KEY, PARTITION_PATH).alias(CHECK),
         group.alias(GROUP),
     )
-    return Incoming(made, tuple(columns), {})
+    return Incoming(made, tuple(columns), _null_where_required(required))
+
+
+def _null_where_required(columns: Sequence[str]) -> dict[str, Column]:
+    return {
+        f"null in {name}, which the table requires": F.col(f"`{name}`").isNull() for name in columns
+    }
 
 
 def count_rows(rows: Incoming) -> Workload:

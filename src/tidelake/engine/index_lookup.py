@@ -177,18 +177,18 @@ def tagged(rows: Incoming, known: DataFrame) -> Incoming:
 
 
 def tagged_globally(
-    rows: Incoming, known: DataFrame, merge: MergeSpec, *, moves_partition: bool, is_delete: bool
+    rows: Incoming, known: DataFrame, merge: MergeSpec, *, moves_partition: bool
 ) -> Incoming:
     """Return the rows with the file group that holds their key in any partition.
 
     A key that arrives with another partition is deleted where it is and inserted where it belongs,
-    unless the row that is there wins by its ordering value; without `moves_partition`, and for
-    deletes, it stays where it is.
+    unless the row that is there wins by its ordering value; without `moves_partition` it stays
+    where it is.
     """
     frame = rows.frame.drop(GROUP)
     joined = frame.join(known, frame[RECORD_KEY] == known[_KEY], "left")
     moved = F.col(_FILE).isNotNull() & (F.col(_PATH) != F.col(PARTITION_PATH))
-    if not moves_partition or is_delete:
+    if not moves_partition:
         made = joined.withColumns(
             {
                 PARTITION_PATH: F.coalesce(F.col(_PATH), F.col(PARTITION_PATH)),

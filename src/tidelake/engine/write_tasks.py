@@ -55,7 +55,7 @@ _PIECE_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What all tasks of a write did."""
+    """What became of some rows of a write."""
 
     stats: tuple[WriteStat, ...]
     rows: int
@@ -78,13 +78,19 @@ class WriteWork:
 
     def run(self, batches: Batches) -> Batches:
         """Write the rows of one task; an error of ours comes back as a value."""
-        task = _Task(self, _token())
         try:
-            runs = _runs(batches) if self.is_sorted else _gathered(batches, whole=bool(self.plan))
-            for (partition, group), pieces in groupby(runs, key=lambda run: run[0]):
-                yield task.write(partition, group, (piece for _, piece in pieces))
+            for done in self.write(batches, token_of_task()):
+                yield _result(done)
         except TidelakeError as error:
-            yield _result(error=error)
+            yield _failure(error)
+
+    def write(self, batches: Iterable[pa.RecordBatch], token: WriteToken) -> Iterator[Written]:
+        """Write the rows of one task, and say for each file group what was done."""
+        task = _Task(self, token)
+        whole = self.plan is not None
+        parts = runs(batches) if self.is_sorted else gathered(batches, whole=whole)
+        for (partition, group), pieces in groupby(parts, key=lambda part: part[0]):
+            yield task.write(partition, group, (piece for _, piece in pieces))
 
 
 def written(frame: DataFrame, work: WriteWork) -> Written:
@@ -110,9 +116,7 @@ class _Task:
     keys_made: int = 0
     ids: RandomIds = field(default_factory=RandomIds)
 
-    def write(
-        self, partition: str, group: str | None, pieces: Iterable[pa.RecordBatch]
-    ) -> pa.RecordBatch:
+    def write(self, partition: str, group: str | None, pieces: Iterable[pa.RecordBatch]) -> Written:
         counted = _Counted(self._completed(pieces, self._change(partition, group)))
         target = self._target(partition, group)
         stats: Sequence[WriteStat] = ()
@@ -120,7 +124,7 @@ class _Task:
             stats = write_group(counted, target, self.token, self.work.spec)
         for _ in counted:
             pass
-        return _result(rows=counted.rows, check=counted.check, stats=stats)
+        return Written(stats=tuple(stats), rows=counted.rows, checksum=counted.check)
 
     def _target(self, partition: str, group: str | None) -> GroupTarget | None:
         plan = self.work.plan
@@ -197,7 +201,7 @@ def _new_bucket(
     )
 
 
-def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[At, pa.RecordBatch]]:
+def runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[At, pa.RecordBatch]]:
     """Cut batches where the partition or the group changes."""
     for batch in batches:
         if not len(batch):
@@ -208,7 +212,7 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[At, pa.RecordBatc
             yield _at(batch, start), batch.slice(start, end - start)
 
 
-def _gathered(
+def gathered(
     batches: Iterable[pa.RecordBatch], *, whole: bool
 ) -> Iterator[tuple[At, pa.RecordBatch]]:
     """Bring rows of the same partition and group together.
@@ -225,7 +229,7 @@ def _gathered(
         for batch in table.to_batches():
             order = np.argsort(_codes(batch), kind="stable")
             ordered = batch.take(pa.array(order))
-            for at, part in _runs([ordered]):
+            for at, part in runs([ordered]):
                 held.setdefault(at, []).append(part)
                 sizes[at] = sizes.get(at, 0) + part.nbytes
 
@@ -272,7 +276,8 @@ def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({**columns, name: column})
 
 
-def _token() -> WriteToken:
+def token_of_task() -> WriteToken:
+    """Return the token of the Spark task in whose worker this runs."""
     context = TaskContext.get()
     if context is None:
         return WriteToken(task=0, stage=0, attempt=0)
@@ -281,17 +286,13 @@ def _token() -> WriteToken:
     )
 
 
-def _result(
-    *,
-    rows: int = 0,
-    check: int = 0,
-    stats: Sequence[WriteStat] = (),
-    error: TidelakeError | None = None,
-) -> pa.RecordBatch:
-    found = {
-        "rows": rows,
-        "check": check,
-        "stats": pickle.dumps(tuple(stats)),
-        "error": None if error is None else pickle.dumps(error),
-    }
-    return pa.RecordBatch.from_pylist([found], _RESULT_ARROW)
+def _result(done: Written) -> pa.RecordBatch:
+    return _row(rows=done.rows, check=done.checksum, stats=pickle.dumps(done.stats), error=None)
+
+
+def _failure(error: TidelakeError) -> pa.RecordBatch:
+    return _row(rows=0, check=0, stats=pickle.dumps(()), error=pickle.dumps(error))
+
+
+def _row(**values: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([values], _RESULT_ARROW)

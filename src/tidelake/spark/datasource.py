@@ -1,4 +1,4 @@
-"""`spark.read.format("tidelake")`: the table as a Python data source of Spark 4.
+"""The table as a Python data source of Spark 4: `spark.read.format("tidelake")`, and for writing.
 
 Spark runs all of this in Python workers, away from the session, so rows are read by our own reader.
 `Table.read` leaves whatever needs no merging to Spark's Parquet reader and is quicker.
@@ -21,6 +21,7 @@ from tidelake.files import ChangeTask, ReadSpec, read_changes, read_slice
 from tidelake.read.query import is_changes_query, plan_change_rows, plan_rows
 from tidelake.read.scan import Selection, output_columns
 from tidelake.records import arrow_schema, conform
+from tidelake.spark.datasource_writer import TidelakeWriter
 from tidelake.table import open_state
 
 Batches = Iterator[pa.RecordBatch]
@@ -48,6 +49,11 @@ class TidelakeSource(DataSource):
         schema = state.schema(as_of)
         columns = output_columns(schema, Selection(meta=True))
         return spark_schema(arrow_schema(schema.avro, columns))
+
+    @override
+    def writer(self, schema: T.StructType, overwrite: bool) -> TidelakeWriter:
+        """Return a writer of rows with `schema`; `overwrite` is Spark's save mode."""
+        return TidelakeWriter(dict(self.options), schema, overwrite)
 
     @override
     def reader(self, schema: T.StructType) -> TidelakeReader:

@@ -71,7 +71,8 @@ def choose_index(
     """
     if has_rings:
         _refuse_other(options, IndexType.BUCKET, "the table has hash rings of the bucket index")
-        return _bucket(config, options, BucketEngine.CONSISTENT_HASHING, 0, fixed_ids=False)
+        count = options.bucket_count or 0
+        return _bucket(config, options, BucketEngine.CONSISTENT_HASHING, count, fixed_ids=False)
     recorded = config.properties.get(BUCKET_COUNT_PROPERTY)
     looks_bucketed = bool(file_ids) and all(bucket_number(i) is not None for i in file_ids)
     if recorded is not None and recorded.isdigit():

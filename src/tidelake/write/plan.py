@@ -68,6 +68,21 @@ class WritePlan:
         """Return the bytes of all base files that are written anew."""
         return sum(self.rewritten_bytes.values())
 
+    def weights(self, workload: Workload, record_bytes: int) -> dict[tuple[str, str], int]:
+        """Return how much work each group is: its rows, and the base file to write anew."""
+        found = {
+            (partition, group): rows * record_bytes
+            for (partition, group), rows in workload.counts.items()
+            if group is not None
+        }
+        for partition, shares in self.shares.items():
+            for share in shares:
+                at = (partition, share.file_id)
+                found[at] = found.get(at, 0) + share.rows * record_bytes
+        for at, size_bytes in self.rewritten_bytes.items():
+            found[at] = found.get(at, 0) + size_bytes
+        return found
+
     def touched(self) -> list[FileGroupId]:
         """Return the file groups, of those that exist, that the write changes."""
         return [

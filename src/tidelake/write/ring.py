@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import xxhash
 
-from tidelake.errors import UnsupportedTableError, reading
+from tidelake.errors import ConfigError, UnsupportedTableError, reading
 from tidelake.formats import hashing_metadata
 from tidelake.formats.hashing_metadata import (
     FIRST_INSTANT,
@@ -52,6 +52,23 @@ def _name_id(start: int, end: int, partition: str) -> str:
     return str(uuid.UUID(bytes=bytes(digest), version=3))
 
 
+def load_rings(
+    storage: Storage, partitions: Sequence[str], completed: Sequence[str], buckets: int
+) -> dict[str, HashingMetadata]:
+    """Return the ring of each partition.
+
+    A partition that has none gets the first one, of `buckets` buckets or, when that is 0, of as
+    many as others of the table began with.
+    """
+    first = f"/{FIRST_INSTANT}{SUFFIX}"
+    if not buckets:
+        path = next((p for p in storage.files_below(FOLDER) if p.endswith(first)), None)
+        if path is not None:
+            with reading(path):
+                buckets = hashing_metadata.decode(storage.read(path)).num_buckets
+    return {p: load_ring(storage, p, completed, buckets) for p in partitions}
+
+
 def load_ring(
     storage: Storage, partition: str, completed: Iterable[str], default_buckets: int
 ) -> HashingMetadata:
@@ -63,6 +80,11 @@ def load_ring(
     names = {f.name for f in storage.list(folder).files}
     rings = sorted(n.removesuffix(SUFFIX) for n in names if n.endswith(SUFFIX))
     if not rings:
+        if not default_buckets:
+            raise ConfigError(
+                f"partition {partition!r} is new, and nothing says how many buckets it begins with",
+                next_step="set hoodie.bucket.index.num.buckets",
+            )
         made = first_ring(partition, default_buckets)
         storage.put_if_absent(f"{folder}/{FIRST_INSTANT}{SUFFIX}", hashing_metadata.encode(made))
         return made

@@ -1,0 +1,327 @@
+"""What every write knows of its table, and the way to its commit; nothing here needs Spark to run.
+
+A session is made from the table as it is at one moment. `choose` decides how rows are understood;
+`begin`, `plan` and `commit` are the steps around the tasks that write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+from pyspark.sql import types as T  # noqa: N812 - the customary name
+
+from tidelake.config import TableConfig, WriteOperation, WriteOptions
+from tidelake.engine.avro_types import avro_schema
+from tidelake.env import Env
+from tidelake.errors import SchemaError, UnsupportedTableError
+from tidelake.files import read_footers, read_slice
+from tidelake.files.write_task import WriteKind, WriteSpec
+from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
+from tidelake.formats.hashing_metadata import FOLDER as RINGS
+from tidelake.model import Commit, FileSlice
+from tidelake.read.scan import read_spec, slice_tasks
+from tidelake.read.state import TableSchema, TableState
+from tidelake.records import META_COLUMNS, MergeSpec
+from tidelake.records.schema import RECORD_KEY
+from tidelake.txn import Transaction, begin, find_commit
+from tidelake.view import StorageListing, TableView
+from tidelake.write.agree import refuse_contradictions
+from tidelake.write.groups import LiveGroup, clustered_groups, live_groups, refuse_clustered
+from tidelake.write.index import Index, choose_index
+from tidelake.write.keys import KeySpec, key_spec, may_be_named
+from tidelake.write.operation import (
+    action_of,
+    combines,
+    refuse_keyless,
+    refuse_unwritable,
+    replaced_ids,
+)
+from tidelake.write.plan import NewGroups, Workload, WritePlan, plan_new_files, plan_write
+from tidelake.write.schema import WriteSchema, evolve
+from tidelake.write.sizing import record_size
+from tidelake.write.spec import merge_spec, write_spec
+
+#: Files that are looked into to learn how a table spells or spreads its keys.
+_SAMPLED_FILES = 8
+_SAMPLED_KEYS = 50
+#: Commits that are looked at to learn how large rows are.
+_SIZED_COMMITS = 3
+_LATEST_SCHEMA = "latest_schema"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """How the rows of one write are understood."""
+
+    operation: WriteOperation
+    schema: WriteSchema
+    columns: tuple[str, ...]
+    """The columns of the rows that are written; none for a delete."""
+    keys: KeySpec
+    index: Index
+    write_id: str | None
+
+    @property
+    def is_delete(self) -> bool:
+        """Return whether the rows bring nothing but keys."""
+        return self.operation is WriteOperation.DELETE
+
+
+class WriteSession:
+    """One table, and the options of one write to it."""
+
+    def __init__(self, env: Env, state: TableState, options: WriteOptions) -> None:
+        """Raise `ConfigError` when `options` contradict the table."""
+        refuse_contradictions(state.config, options)
+        self.env = env
+        self.state = state
+        self.options = options
+
+    @property
+    def config(self) -> TableConfig:
+        """Return the table's settings."""
+        return self.state.config
+
+    def done_before(self, write_id: str | None) -> Commit | None:
+        """Return the commit that an earlier call made under the same idempotence key."""
+        if write_id is None:
+            return None
+        return find_commit(self.state.timeline, self.state.contents, write_id)
+
+    def refuse(self, operation: WriteOperation) -> None:
+        """Raise `UnsupportedTableError` when the table cannot be written in this way."""
+        refuse_unwritable(self.config, operation)
+
+    def choose(
+        self,
+        operation: WriteOperation,
+        schema: T.StructType,
+        write_id: str | None,
+        *,
+        by_key: bool = True,
+    ) -> Choice:
+        """Return how rows of `schema` are written; raise `SchemaError` when they do not fit.
+
+        Without `by_key` the rows know their file groups already.
+        """
+        self.refuse(operation)
+        if by_key:
+            refuse_keyless(self.config, operation)
+        own = [f for f in schema.fields if f.name not in META_COLUMNS]
+        is_delete = operation is WriteOperation.DELETE
+        return Choice(
+            operation=operation,
+            schema=self._fitted(operation, T.StructType(own)),
+            columns=() if is_delete else tuple(f.name for f in own),
+            keys=self._keys(),
+            index=self._index(),
+            write_id=write_id,
+        )
+
+    @cached_property
+    def merge(self) -> MergeSpec:
+        """Return how records of the table are merged."""
+        return merge_spec(self.config, self.options)
+
+    @cached_property
+    def stored_schema(self) -> TableSchema | None:
+        """Return the table's columns as they are, or None before the first write."""
+        if self.config.create_schema is None and not self.state.timeline.writes():
+            return None
+        return self.state.schema()
+
+    def table_schema(self) -> TableSchema:
+        """Return the table's columns as they are; raise `SchemaError` when it has none yet."""
+        return self.stored_schema or self.state.schema()
+
+    def _fitted(self, operation: WriteOperation, schema: T.StructType) -> WriteSchema:
+        """Return the table's schema after the write."""
+        if operation is WriteOperation.DELETE:
+            return WriteSchema(avro=self.table_schema().avro)
+        stored = self.stored_schema
+        found = evolve(
+            None if stored is None else stored.avro,
+            avro_schema(schema, self.config.name),
+            fill_missing=self.options.fill_missing_columns,
+        )
+        if operation is WriteOperation.UPSERT:
+            for field in self.merge.ordering_fields:
+                if field.partition(".")[0] not in schema.names:
+                    raise SchemaError(
+                        f"the rows have no column {field}, by which the table tells newer rows",
+                        next_step=f"add the ordering column {field} to the rows",
+                    )
+        if found.is_evolved and stored is not None and stored.history is not None:
+            raise UnsupportedTableError(
+                "the table follows its columns by id, and tidelake does not add or widen columns "
+                "of such a table",
+                next_step="change the schema with Apache Hudi's ALTER TABLE, then write",
+            )
+        return found
+
+    def _keys(self) -> KeySpec:
+        named = None
+        if may_be_named(self.config):
+            prefix = f"{self.config.record_key_fields[0]}:"
+            named = next((key.startswith(prefix) for _, key in self._sampled_keys()), None)
+        return key_spec(self.config, self.options, named_single=named)
+
+    def _index(self) -> Index:
+        return choose_index(
+            self.config,
+            self.options,
+            file_ids=self._recent_file_ids(),
+            has_rings=self.state.storage.exists(RINGS),
+            sample=self._sampled_keys,
+        )
+
+    def _recent_file_ids(self) -> frozenset[str]:
+        for metadata in self._newest_commits():
+            found = frozenset(s.file_id for s in metadata.write_stats if s.file_id)
+            if found:
+                return found
+        return frozenset()
+
+    def _newest_commits(self) -> Iterator[CommitMetadata]:
+        for instant in reversed(self.state.writes_by_time()):
+            yield self.state.contents.commit_metadata(instant)
+
+    def _sampled_keys(self) -> Iterator[tuple[str, str]]:
+        """Return keys of the table with the file ids of their groups."""
+        partitions: list[str] = []
+        for metadata in self._newest_commits():
+            partitions = [p for p, stats in metadata.partition_to_write_stats.items() if stats]
+            if partitions:
+                break
+        slices = self.state.view.latest_slices(partitions)[:_SAMPLED_FILES]
+        bases = {s.base_file.path: s for s in slices if s.base_file is not None}
+        sizes = {path: s.base_file.size_bytes for path, s in bases.items() if s.base_file}
+        for path, footer in read_footers(self.state.storage, sizes).items():
+            for key in footer.key_range or ():
+                yield bases[path].group.file_id, key
+        yield from self._keys_inside(slices)
+
+    def _keys_inside(self, slices: Sequence[FileSlice]) -> Iterator[tuple[str, str]]:
+        if not self.config.populate_meta_fields:
+            return
+        spec = read_spec(self.state, self.table_schema(), (RECORD_KEY,))
+        for task in slice_tasks(self.state, slices):
+            for batch in islice(read_slice(task, spec), 1):
+                for key in batch.column(0).slice(0, _SAMPLED_KEYS).to_pylist():
+                    yield task.file_id, key
+
+    @cached_property
+    def record_bytes(self) -> int:
+        """Return the bytes that a row takes in a base file, as far as earlier commits tell."""
+        return record_size(islice(self._newest_commits(), _SIZED_COMMITS), self.options)
+
+    def begin(self, operation: WriteOperation, write_id: str | None) -> Transaction:
+        """Put the write on the timeline."""
+        return begin(
+            self.env,
+            self.config,
+            self.state.timeline,
+            action=action_of(operation, self.config.table_type),
+            operation=operation.value,
+            write_id=write_id,
+        )
+
+    def view(self, txn: Transaction) -> TableView:
+        """Return the table's files as they are once failed writes were rolled back."""
+        return TableView(
+            table_version=txn.config.table_version,
+            timeline=txn.timeline,
+            contents=self.state.contents,
+            listing=StorageListing(self.state.storage),
+            history_times=self.state.history.completion_times,
+        )
+
+    def live(self, txn: Transaction, partitions: Sequence[str]) -> list[LiveGroup]:
+        """Return the file groups of some partitions."""
+        return live_groups(self.view(txn), txn.config, partitions)
+
+    def plan(
+        self, txn: Transaction, choice: Choice, workload: Workload, *, by_file_id: bool = False
+    ) -> WritePlan:
+        """Return where the rows of an insert, upsert or delete go."""
+        live = self.live(txn, workload.partitions)
+        found = plan_write(
+            choice.operation,
+            self.config,
+            choice.index,
+            self.options,
+            workload,
+            live,
+            by_file_id=by_file_id,
+            record_bytes=self.record_bytes,
+            ids=self.env.ids,
+        )
+        touched = set(found.touched())
+        self._refuse_clustered(g for g in live if g.id in touched)
+        return found
+
+    def plan_overwrite(
+        self, txn: Transaction, choice: Choice, workload: Workload
+    ) -> tuple[WritePlan, Mapping[str, Sequence[str]]]:
+        """Return where the rows of an overwrite go, and the file ids that give way to them."""
+        partitions: Sequence[str] = workload.partitions
+        if choice.operation is WriteOperation.INSERT_OVERWRITE_TABLE:
+            partitions = self.view(txn).partitions()
+        replaced = self.retire(txn, partitions)
+        known = frozenset(replaced)
+        if choice.index.is_bucket:
+            new = NewGroups(kind=WriteKind.CREATE)
+            return WritePlan(targets={}, new_buckets=new, known_partitions=known), replaced
+        made = plan_new_files(workload, self.options, known, self.record_bytes, self.env.ids)
+        return made, replaced
+
+    def retire(self, txn: Transaction, partitions: Sequence[str]) -> Mapping[str, list[str]]:
+        """Return every file id of the partitions; raise when a clustering is moving their rows."""
+        live = self.live(txn, partitions)
+        self._refuse_clustered(live)
+        return replaced_ids([(g.id.partition, g.id.file_id) for g in live])
+
+    def _refuse_clustered(self, groups: Iterable[LiveGroup]) -> None:
+        clustered = clustered_groups(self.state.timeline, self.state.contents)
+        if clustered:
+            refuse_clustered([g.id for g in groups], clustered)
+
+    def spec(self, txn: Transaction, choice: Choice) -> WriteSpec:
+        """Return how the tasks of the write lay down rows."""
+        stored = self.stored_schema
+        return write_spec(
+            txn.config,
+            self.options,
+            self.state.storage.spec,
+            schema=choice.schema.avro,
+            history=None if stored is None else stored.history,
+            instant_time=txn.instant_time,
+            marker_folder=txn.marker_folder,
+            combine=combines(choice.operation, choice.index, self.options),
+        )
+
+    def commit(
+        self,
+        txn: Transaction,
+        stats: Sequence[WriteStat],
+        avro: str,
+        *,
+        replaced: Mapping[str, Sequence[str]] | None = None,
+    ) -> Commit:
+        """Make what was written part of the table."""
+        return txn.commit(stats, schema=avro, replaced=replaced, extra=self._extra())
+
+    def _extra(self) -> dict[str, str]:
+        found = dict(self.options.commit_metadata)
+        stored = self.stored_schema
+        if stored is not None and stored.history is not None:
+            # Readers that follow columns by id look for this in the newest commit.
+            for metadata in self._newest_commits():
+                latest = metadata.extra_metadata.get(_LATEST_SCHEMA)
+                if latest:
+                    found[_LATEST_SCHEMA] = latest
+                    break
+        return found

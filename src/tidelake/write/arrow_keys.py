@@ -1,0 +1,222 @@
+"""The table's key generator over Arrow columns, where no Spark is at hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import date, datetime, timezone, tzinfo
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake.config import NullPartitionPolicy, PartitionFieldType
+from tidelake.errors import ConfigError, SchemaError
+from tidelake.formats.partition_path import format_path
+from tidelake.records.java_hash import buckets
+from tidelake.records.schema import field_column
+from tidelake.records.text import key_text
+from tidelake.write.keys import KeySpec
+
+_UNIT_MS = {
+    "NANOSECONDS": 1e-6,
+    "MICROSECONDS": 1e-3,
+    "MILLISECONDS": 1,
+    "SECONDS": 1000,
+    "MINUTES": 60_000,
+    "HOURS": 3_600_000,
+    "DAYS": 86_400_000,
+}
+_UNIT_OF_TYPE = {
+    "UNIX_TIMESTAMP": "SECONDS",
+    "EPOCHMILLISECONDS": "MILLISECONDS",
+    "EPOCHMICROSECONDS": "MICROSECONDS",
+}
+_STRPTIME = {
+    "yyyy": "%Y",
+    "yy": "%y",
+    "MM": "%m",
+    "dd": "%d",
+    "HH": "%H",
+    "mm": "%M",
+    "ss": "%S",
+    "SSS": "%f",
+    "Z": "%z",
+    "ZZ": "%z",
+}
+_TOKEN = re.compile(r"'([^']*)'|([A-Za-z])\2*|.")
+
+
+def record_keys(spec: KeySpec, rows: pa.Table) -> pa.ChunkedArray | None:
+    """Return the record keys, or None where they are made up; raise `SchemaError` without one."""
+    if spec.is_made_up:
+        return None
+    parts = key_parts(spec, rows)
+    lacking = [pc.fill_null(pc.equal(part, ""), fill_value=True) for part in parts]
+    bad = lacking[0]
+    for other in lacking[1:]:
+        bad = pc.and_(bad, other)
+    count = pc.sum(bad).as_py() or 0
+    if count:
+        raise SchemaError(
+            f"{count} rows have no value in the record key ({', '.join(spec.fields)})",
+            next_step="correct or leave out these rows",
+        )
+    if not spec.named:
+        return parts[0]
+    named = []
+    for name, part in zip(spec.fields, parts, strict=True):
+        text = pc.if_else(pc.equal(part, ""), "__empty__", part)
+        named.append(pc.binary_join_element_wise(name, pc.fill_null(text, "__null__"), ":"))
+    return pc.binary_join_element_wise(*named, ",") if len(named) > 1 else named[0]
+
+
+def key_parts(spec: KeySpec, rows: pa.Table) -> list[pa.ChunkedArray]:
+    """Return the values of the key fields as text."""
+    return [_text(rows, name, "record key") for name in spec.fields]
+
+
+def bucket_words(
+    spec: KeySpec, rows: pa.Table, keys: pa.ChunkedArray, fields: Sequence[str], count: int
+) -> pa.Array:
+    """Return the number of each row's bucket as eight digits."""
+    if len(spec.fields) == 1:
+        hashed = [keys]
+    else:
+        parts = dict(zip(spec.fields, key_parts(spec, rows), strict=True))
+        hashed = [parts[name] for name in fields]
+    words = pa.array([f"{number:08d}" for number in range(count)], pa.string())
+    return words.take(pa.array(buckets(hashed, count)))
+
+
+def partition_paths(spec: KeySpec, rows: pa.Table) -> pa.DictionaryArray:
+    """Return the partition paths, each text once; raise `SchemaError` for a row without a value."""
+    if not spec.partition:
+        return pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(rows.num_rows, np.int32)), pa.array([""])
+        )
+    codes = np.zeros(rows.num_rows, np.int64)
+    columns = []
+    for field in spec.partition:
+        column = _column(rows, field.name, "partition")
+        if column.null_count and spec.null_partition is NullPartitionPolicy.FAIL:
+            raise SchemaError(
+                f"{column.null_count} rows have no value in the partition field {field.name}",
+                next_step="correct or leave out these rows",
+            )
+        if field.kind is not PartitionFieldType.TIMESTAMP:
+            column = key_text(column)
+        coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
+        codes = codes * max(1, len(coded.dictionary)) + coded.indices.to_numpy(zero_copy_only=False)
+        columns.append((field, coded))
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    paths = []
+    for row in first.tolist():
+        values = []
+        for field, coded in columns:
+            value = coded.dictionary[coded.indices[row].as_py()].as_py()
+            if field.kind is PartitionFieldType.TIMESTAMP:
+                value = _formatted(spec, value)
+            values.append(value)
+        paths.append(
+            format_path(
+                [f.name for f, _ in columns],
+                values,
+                hive_style=spec.hive_style,
+                url_encode=spec.url_encode,
+            )
+        )
+    return pa.DictionaryArray.from_arrays(
+        pa.array(inverse.reshape(-1).astype(np.int32)), pa.array(paths, pa.string())
+    )
+
+
+def _text(rows: pa.Table, name: str, role: str) -> pa.ChunkedArray:
+    return key_text(_column(rows, name, role))
+
+
+def _column(rows: pa.Table, name: str, role: str) -> pa.ChunkedArray:
+    if name.partition(".")[0] not in rows.column_names:
+        raise SchemaError(
+            f"{role} field {name} is no column of the rows",
+            next_step=f"the rows have {', '.join(rows.column_names)}",
+        )
+    return field_column(rows, name)
+
+
+def _formatted(spec: KeySpec, value: object) -> str:
+    """Return a partition value as the time that the timestamp key generator makes of it."""
+    settings = spec.timebased
+    output = settings.get("output.dateformat")
+    if output is None:
+        raise ConfigError(
+            "a partition field is a formatted time, but there is no format",
+            next_step="set hoodie.keygen.timebased.output.dateformat",
+        )
+    moment = _moment(spec, value)
+    zone = settings.get("output.timezone") or settings.get("timezone")
+    moment = moment.astimezone(_zone(zone)) if zone else moment
+    made = []
+    for found in _TOKEN.finditer(output):
+        token = found[0]
+        if token.startswith("'"):
+            made.append(found[1] or "'")
+        elif token == "SSS":
+            made.append(f"{moment.microsecond // 1000:03d}")
+        elif token in _STRPTIME:
+            made.append(moment.strftime(_STRPTIME[token]))
+        elif token.isalpha():
+            raise ConfigError(
+                f"the date format {output} has {token!r}, which only Table.upsert and its like "
+                "understand",
+                next_step="write with the methods of Table",
+            )
+        else:
+            made.append(token)
+    return "".join(made)
+
+
+def _moment(spec: KeySpec, value: object) -> datetime:
+    settings = spec.timebased
+    if isinstance(value, datetime):
+        return value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+    if isinstance(value, str):
+        zone = settings.get("input.timezone") or settings.get("timezone")
+        for pattern in settings.get("input.dateformat", "").split(","):
+            try:
+                found = datetime.strptime(value, _strptime(pattern))  # noqa: DTZ007 - see below
+            except ValueError:
+                continue
+            return found if found.tzinfo else found.replace(tzinfo=_zone(zone))
+        raise SchemaError(
+            f"the partition value {value!r} does not fit hoodie.keygen.timebased.input.dateformat",
+            next_step="correct the rows or the format",
+        )
+    given = settings.get("timestamp.type", settings.get("type", "")).upper()
+    unit = _UNIT_OF_TYPE.get(given) or settings.get("timestamp.scalar.time.unit", "SECONDS")
+    # Hudi takes a null for the first moment after the epoch.
+    number = 1.0 if value is None else _number(value)
+    millis = int(number * _UNIT_MS.get(unit.upper(), 1000))
+    return datetime.fromtimestamp(millis / 1000, timezone.utc)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, date):
+        return float(value.toordinal() - date(1970, 1, 1).toordinal())
+    return float(str(value))
+
+
+def _strptime(joda: str) -> str:
+    made = []
+    for found in _TOKEN.finditer(joda):
+        if found[0].startswith("'"):
+            made.append(found[1].replace("%", "%%"))
+        else:
+            made.append(_STRPTIME.get(found[0], found[0]))
+    return "".join(made)
+
+
+def _zone(name: str | None) -> tzinfo:
+    return timezone.utc if name is None or name.upper() in ("UTC", "GMT") else ZoneInfo(name)
