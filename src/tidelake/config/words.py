@@ -113,6 +113,14 @@ class BucketEngine(Word):
     CONSISTENT_HASHING = "CONSISTENT_HASHING"
 
 
+class FailedWritesPolicy(Word):
+    """Who rolls back a write that failed: the next write, a clean, or nobody."""
+
+    EAGER = "EAGER"
+    LAZY = "LAZY"
+    NEVER = "NEVER"
+
+
 class SortMode(Word):
     """How a bulk insert arranges rows before it writes them."""
 

@@ -8,6 +8,7 @@ from tidelake.config.key import Key, Kind, Scope
 from tidelake.config.words import (
     BucketEngine,
     DuplicatePolicy,
+    FailedWritesPolicy,
     IndexType,
     NullPartitionPolicy,
     SortMode,
@@ -277,6 +278,20 @@ CONCURRENCY_MODE = _write(
     "Whether others write at the same time.",
     default="SINGLE_WRITER",
     choices=("SINGLE_WRITER", "NON_BLOCKING_CONCURRENCY_CONTROL"),
+)
+FAILED_WRITES_POLICY = _write(
+    "hoodie.clean.failed.writes.policy",
+    Kind.WORD,
+    "Whether a write first rolls back writes that failed. `EAGER`, the default of a single writer, "
+    "does; `LAZY` leaves them to a clean, and so it is as soon as others write at the same time.",
+    aliases=("hoodie.cleaner.policy.failed.writes",),
+    choices=_words(FailedWritesPolicy),
+)
+ROLLBACK_USING_MARKERS = _write(
+    "hoodie.rollback.using.markers",
+    Kind.BOOLEAN,
+    "Whether a rollback finds files by their markers rather than by listing the table.",
+    default="true",
 )
 
 # How rows are arranged.

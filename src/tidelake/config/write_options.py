@@ -14,6 +14,7 @@ from tidelake.config.read_options import edit_distance
 from tidelake.config.words import (
     BucketEngine,
     DuplicatePolicy,
+    FailedWritesPolicy,
     IndexType,
     NullPartitionPolicy,
     SortMode,
@@ -51,6 +52,8 @@ class WriteOptions:
     bucket_hash_fields: tuple[str, ...] = ()
     moves_partition: bool = True
     non_blocking: bool = False
+    failed_writes: FailedWritesPolicy = FailedWritesPolicy.EAGER
+    rollback_using_markers: bool = True
     sort_mode: SortMode = SortMode.NONE
     parallelism: int | None = None
     bulk_parallelism: int | None = None
@@ -99,6 +102,8 @@ class WriteOptions:
             moves_partition=moves.flag(settings),
             non_blocking=write_keys.CONCURRENCY_MODE.text(settings)
             == "NON_BLOCKING_CONCURRENCY_CONTROL",
+            failed_writes=_failed_writes(settings),
+            rollback_using_markers=write_keys.ROLLBACK_USING_MARKERS.flag(settings),
             sort_mode=write_keys.SORT_MODE.word(settings, SortMode) or SortMode.NONE,
             parallelism=write_keys.UPSERT_PARALLELISM.count(settings) or None,
             bulk_parallelism=write_keys.BULK_PARALLELISM.count(settings) or None,
@@ -126,6 +131,19 @@ def _count(key: Key, settings: Mapping[str, str], *, least: int) -> int:
     if found is None:
         raise ValueError(f"{key.name} has no default")
     return found
+
+
+def _failed_writes(settings: Mapping[str, str]) -> FailedWritesPolicy:
+    found = write_keys.FAILED_WRITES_POLICY.word(settings, FailedWritesPolicy)
+    key = write_keys.CONCURRENCY_MODE
+    alone = key.text(settings) == key.default
+    if found is FailedWritesPolicy.EAGER and not alone:
+        raise ConfigError(
+            f"{write_keys.FAILED_WRITES_POLICY.name}={found} would roll back what others are "
+            f"writing under {key.name}={key.text(settings)}",
+            next_step=f"leave it out, or set it to {FailedWritesPolicy.LAZY}",
+        )
+    return found or (FailedWritesPolicy.EAGER if alone else FailedWritesPolicy.LAZY)
 
 
 def _insert_duplicates(settings: Mapping[str, str]) -> DuplicatePolicy:

@@ -13,7 +13,7 @@ from itertools import islice
 
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
-from tidelake.config import TableConfig, WriteOperation, WriteOptions
+from tidelake.config import FailedWritesPolicy, TableConfig, WriteOperation, WriteOptions
 from tidelake.engine.avro_types import avro_schema
 from tidelake.env import Env
 from tidelake.errors import SchemaError, UnsupportedTableError
@@ -227,6 +227,8 @@ class WriteSession:
             action=action_of(operation, self.config.table_type),
             operation=operation.value,
             write_id=write_id,
+            roll_back=self.options.failed_writes is FailedWritesPolicy.EAGER,
+            use_markers=self.options.rollback_using_markers,
         )
 
     def view(self, txn: Transaction) -> TableView:
