@@ -100,3 +100,14 @@ def test_what_is_missing(storage: Storage) -> None:
 def test_a_missing_bucket_says_so(options: dict[str, str]) -> None:
     with pytest.raises(StorageError, match=r"s3://nowhere/t: The specified bucket does not exist"):
         open_storage("s3://nowhere/t", options).exists("")
+
+
+def test_folders_of_any_name_go_with_all_below_them(storage: Storage) -> None:
+    paths = sorted(f"t/{name}/{other}" for name in NAMES for other in NAMES)
+    for path in paths:
+        storage.put(path, b"")
+    storage.put("tt/kept", b"")
+    assert list(storage.files_below("t")) == paths
+    storage.delete_folder("t")
+    storage.delete_folder("t")
+    assert storage.files_below("") == ["tt/kept"]
