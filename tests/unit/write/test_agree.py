@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.write.tables import options, table
+from tidelake.config import TableConfig
+from tidelake.errors import ConfigError
+from tidelake.model import TableType
+from tidelake.write.agree import refuse_contradictions
+
+MODEL = "org.apache.hudi.common.model"
+FITTING = [
+    {},
+    {"hoodie.table.name": "t"},
+    {"hoodie.datasource.write.recordkey.field": "id"},
+    {"hoodie.datasource.write.partitionpath.field": "p"},
+    {"hoodie.datasource.write.partitionpath.field": "p:SIMPLE"},
+    {"hoodie.datasource.write.precombine.field": "ts"},
+    {"hoodie.datasource.write.table.type": "copy_on_write"},
+    {"hoodie.write.table.version": "9"},
+    {"hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING"},
+    {"hoodie.datasource.write.payload.class": f"{MODEL}.DefaultHoodieRecordPayload"},
+    {"hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.SimpleKeyGenerator"},
+    {"hoodie.datasource.write.hive_style_partitioning": "false"},
+]
+OTHER = [
+    {"hoodie.table.name": "u"},
+    {"hoodie.datasource.write.recordkey.field": "name"},
+    {"hoodie.datasource.write.recordkey.field": "id,name"},
+    {"hoodie.datasource.write.partitionpath.field": "name"},
+    {"hoodie.datasource.write.precombine.field": "name"},
+    {"hoodie.datasource.write.table.type": "MERGE_ON_READ"},
+    {"hoodie.write.table.version": "8"},
+    {"hoodie.write.record.merge.mode": "COMMIT_TIME_ORDERING"},
+    {"hoodie.datasource.write.payload.class": f"{MODEL}.OverwriteWithLatestAvroPayload"},
+    {"hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.ComplexKeyGenerator"},
+    {"hoodie.datasource.write.keygenerator.type": "COMPLEX"},
+    {"hoodie.datasource.write.hive_style_partitioning": "true"},
+    {"hoodie.datasource.write.partitionpath.urlencode": "true"},
+    {"hoodie.datasource.write.drop.partition.columns": "true"},
+    {"hoodie.populate.meta.fields": "false"},
+]
+
+
+@pytest.mark.parametrize("given", FITTING)
+def test_options_that_say_what_the_table_says(given: dict[str, str]) -> None:
+    refuse_contradictions(table(), options(**given))
+
+
+@pytest.mark.parametrize("given", OTHER)
+def test_options_that_say_something_else(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="but the table has"):
+        refuse_contradictions(table(), options(**given))
+
+
+def old_table() -> TableConfig:
+    return table(table_version=6, table_type=TableType.MERGE_ON_READ)
+
+
+def test_a_table_of_version_6_has_its_payload_class() -> None:
+    payload = old_table().payload_class or ""
+    refuse_contradictions(
+        old_table(), options(**{"hoodie.datasource.write.payload.class": payload})
+    )
+    with pytest.raises(ConfigError, match="PartialUpdate"):
+        refuse_contradictions(
+            old_table(),
+            options(
+                **{"hoodie.datasource.write.payload.class": f"{MODEL}.PartialUpdateAvroPayload"}
+            ),
+        )

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.unit.write.tables import options, table
+from tidelake.config import IndexType, TableConfig, WriteOperation, WriteOptions
+from tidelake.files.write_task import WriteKind
+from tidelake.formats.file_name import parse_base, parse_log
+from tidelake.model import FileGroupId, FileSlice, TableType
+from tidelake.write.groups import LiveGroup
+from tidelake.write.index import Index
+from tidelake.write.operation import planned_stats
+from tidelake.write.plan import Workload, WritePlan, plan_new_files, plan_write
+
+T1 = "20260101000000001"
+A = "aaaaaaaa-2a8e-4bb7-874c-0a74e1f42a77-0"
+B = "bbbbbbbb-2a8e-4bb7-874c-0a74e1f42a77-0"
+THIRD = "00000003-2a8e-4bb7-874c-0a74e1f42a77-0"
+
+MOR = table(table_type=TableType.MERGE_ON_READ)
+COW = table()
+BUCKETS = Index(type=IndexType.BUCKET, buckets=4, hash_fields=("id",))
+
+
+class Numbers:
+    def __init__(self) -> None:
+        self.given = 0
+
+    def new(self) -> str:
+        self.given += 1
+        return f"new-{self.given}"
+
+
+def group(file_id: str, *, size: int = 1000, logs: int = 0, reserved: bool = False) -> LiveGroup:
+    base = parse_base("p", f"{file_id}_0-1-2_{T1}.parquet", size)
+    found = [parse_log("p", f".{file_id}_{T1}.log.{n + 1}_0-1-2", 10) for n in range(logs)]
+    return LiveGroup(
+        slice=FileSlice(
+            group=FileGroupId("p", file_id),
+            base_instant_time=T1,
+            base_file=base if size else None,
+            log_files=tuple(log for log in found if log is not None),
+        ),
+        log_instant=T1,
+        log_version=logs + 1,
+        is_reserved=reserved,
+    )
+
+
+def plan(
+    operation: WriteOperation,
+    config: TableConfig,
+    counts: Mapping[tuple[str, str | None], int],
+    *live: LiveGroup,
+    index: Index = Index(),  # noqa: B008 - a frozen value
+    given: WriteOptions = options(),  # noqa: B008
+    by_file_id: bool = False,
+) -> WritePlan:
+    return plan_write(
+        operation,
+        config,
+        index,
+        given,
+        Workload(counts=counts),
+        live,
+        by_file_id=by_file_id,
+        record_bytes=100,
+        ids=Numbers(),
+    )
+
+
+def kinds(found: WritePlan) -> dict[str, WriteKind]:
+    return {group: target.kind for (_, group), target in found.targets.items()}
+
+
+@pytest.mark.parametrize(("config", "kind"), [(COW, WriteKind.MERGE), (MOR, WriteKind.APPEND)])
+def test_known_keys_go_where_they_are(config: TableConfig, kind: WriteKind) -> None:
+    found = plan(WriteOperation.UPSERT, config, {("p", A): 5}, group(A), group(B))
+    assert kinds(found) == {A: kind}
+    assert found.touched() == [FileGroupId("p", A)]
+
+
+def test_new_keys_fill_a_small_file_and_its_updates_follow_it() -> None:
+    counts: dict[tuple[str, str | None], int] = {("p", None): 5, ("p", A): 2, ("p", B): 1}
+    found = plan(WriteOperation.UPSERT, MOR, counts, group(A), group(B, logs=1))
+    assert kinds(found) == {A: WriteKind.MERGE, B: WriteKind.APPEND}
+    assert [s.file_id for s in found.shares["p"]] == [A]
+    assert found.base_bytes == 1000
+
+
+def test_a_file_with_logs_or_plans_takes_no_inserts() -> None:
+    live = (group(A, logs=1), group(B, reserved=True))
+    found = plan(WriteOperation.UPSERT, MOR, {("p", None): 5}, *live)
+    assert kinds(found) == {"new-1-0": WriteKind.CREATE}
+    assert found.targets["p", "new-1-0"].partition_known
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (options(), WriteKind.CONCAT),
+        (options(hoodie__merge__allow__duplicate__on__inserts="false"), WriteKind.MERGE),
+    ],
+)
+def test_an_insert_keeps_duplicates_unless_told(given: WriteOptions, kind: WriteKind) -> None:
+    found = plan(WriteOperation.INSERT, COW, {("p", None): 5}, group(A), given=given)
+    assert kinds(found) == {A: kind}
+
+
+def test_buckets_without_files_are_left_to_the_tasks() -> None:
+    counts: dict[tuple[str, str | None], int] = {("p", "00000003"): 1, ("p", "00000001"): 1}
+    found = plan(WriteOperation.UPSERT, COW, counts, group(THIRD), index=BUCKETS)
+    assert kinds(found) == {"00000003": WriteKind.MERGE}
+    assert found.new_buckets is not None
+    assert found.new_buckets.kind is WriteKind.CREATE
+
+
+def test_a_delete_makes_no_buckets() -> None:
+    found = plan(WriteOperation.DELETE, COW, {("p", "00000001"): 1}, group(THIRD), index=BUCKETS)
+    assert found.targets == {}
+    assert found.new_buckets is not None
+    assert found.new_buckets.kind is None
+
+
+def test_fixed_ids_begin_with_a_log() -> None:
+    index = Index(type=IndexType.BUCKET, buckets=4, hash_fields=("id",), fixed_ids=True)
+    found = plan(WriteOperation.UPSERT, MOR, {("p", "00000001"): 1}, index=index)
+    assert found.new_buckets is not None
+    assert found.new_buckets.kind is WriteKind.APPEND
+    assert found.new_buckets.fixed_ids
+
+
+def test_rows_that_were_read_name_file_ids_even_with_buckets() -> None:
+    counts: dict[tuple[str, str | None], int] = {("p", THIRD): 1}
+    found = plan(WriteOperation.UPSERT, COW, counts, group(THIRD), index=BUCKETS, by_file_id=True)
+    assert kinds(found) == {THIRD: WriteKind.MERGE}
+
+
+def test_a_log_of_version_6_goes_behind_the_others() -> None:
+    config = table(table_type=TableType.MERGE_ON_READ, table_version=6)
+    found = plan(WriteOperation.UPSERT, config, {("p", A): 1}, group(A, logs=2))
+    target = found.targets["p", A]
+    assert (target.slice_instant, target.log_version) == (T1, 3)
+
+
+def test_an_overwrite_makes_new_groups_of_the_right_size() -> None:
+    given = options(hoodie__parquet__max__file__size="1000")
+    found = plan_new_files(Workload(counts={("p", None): 25}), given, frozenset(), 100, Numbers())
+    assert [s.rows for s in found.shares["p"]] == [9, 8, 8]
+    assert set(kinds(found).values()) == {WriteKind.CREATE}
+
+
+def test_the_inflight_file_tells_others_what_is_touched() -> None:
+    counts: dict[tuple[str, str | None], int] = {("p", None): 5, ("p", A): 2}
+    given = options(hoodie__parquet__small__file__limit="0")
+    found = plan(WriteOperation.UPSERT, COW, counts, group(A), given=given)
+    stats = planned_stats(Workload(counts=counts), found)["p"]
+    assert {(s.file_id, s.num_inserts, s.num_update_writes) for s in stats} == {
+        ("", 5, 0),
+        (A, 0, 2),
+    }
