@@ -9,7 +9,7 @@ LANE_READY := .venv-interop/.synced
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format golden fuzz interop bench clean
+.PHONY: help setup demo test check format golden fuzz long interop bench clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,8 +39,15 @@ golden: $(READY) ## ask every golden table every question and count the differen
 fuzz: $(READY) ## thousands of damaged files: each ends in the right rows or in an error of ours
 	$(PY) -m pytest tests/fuzz -m "fuzz or not fuzz"
 
-interop: $(LANE_READY) ## the pyspark 3.5 lane: live tables beside Apache Hudi, and the golden set
+long: $(READY) ## every kind of table and thousands of random writes, against hudi-rs and a model
+	$(PY) -m pytest tests/spark tests/writes -m long -s
+
+interop: $(LANE_READY) ## the pyspark 3.5 lane: tables shared with Apache Hudi, and the golden set
 	$(LANE_PY) -m pytest tests/interop -m interop
+	for release in 1.0.2 0.15.0; do \
+	  TIDELAKE_HUDI_VERSION=$$release $(LANE_PY) -m pytest tests/interop/test_our_tables.py -m interop \
+	  || exit 1; \
+	done
 	$(LANE_PY) -m tests.golden.run
 
 bench: $(LANE_READY) ## time tidelake beside Apache Hudi and plain Parquet, printed as ratios

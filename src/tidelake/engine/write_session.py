@@ -262,7 +262,7 @@ class WriteSession:
             ids=self.env.ids,
         )
         touched = set(found.touched())
-        self._refuse_clustered(g for g in live if g.id in touched)
+        self._refuse_clustered(txn, (g for g in live if g.id in touched))
         return found
 
     def plan_overwrite(
@@ -283,11 +283,12 @@ class WriteSession:
     def retire(self, txn: Transaction, partitions: Sequence[str]) -> Mapping[str, list[str]]:
         """Return every file id of the partitions; raise when a clustering is moving their rows."""
         live = self.live(txn, partitions)
-        self._refuse_clustered(live)
+        self._refuse_clustered(txn, live)
         return replaced_ids([(g.id.partition, g.id.file_id) for g in live])
 
-    def _refuse_clustered(self, groups: Iterable[LiveGroup]) -> None:
-        clustered = clustered_groups(self.state.timeline, self.state.contents)
+    def _refuse_clustered(self, txn: Transaction, groups: Iterable[LiveGroup]) -> None:
+        # A plan that was there when the session began may have been rolled back with its write.
+        clustered = clustered_groups(txn.timeline, self.state.contents)
         if clustered:
             refuse_clustered([g.id for g in groups], clustered)
 

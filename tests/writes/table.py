@@ -1,0 +1,167 @@
+"""A table that is written step by step, and held to its model after every commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.writes.cases import Case
+from tests.writes.model import COLUMNS, Kept, Model, Row, Step, Values, told, values
+from tests.writes.readers import HudiRs, OurReader
+from tidelake.table import open_state
+
+Answer = Callable[[], list[Values]]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An answer that is not the model's."""
+
+    case: str
+    question: str
+    story: str
+
+
+class Writer(Protocol):
+    """A way to write to a table."""
+
+    def create(self, root: Path, case: Case) -> None:
+        """Create the table."""
+
+    def write(self, root: Path, case: Case, step: Step) -> None:
+        """Do one step."""
+
+
+class WrittenTable:
+    """Writes with us, and asks both readers."""
+
+    def __init__(self, writer: Writer, root: Path, case: Case) -> None:
+        self._writer = writer
+        self.root = root
+        self.case = case
+        self.model = Model(case.identity)
+        self.steps: list[Step] = []
+        self.answers = 0
+        self.differences: list[Difference] = []
+        writer.create(root, case)
+
+    def write(self, step: Step) -> None:
+        """Do the step to the table and to the model."""
+        self.steps.append(step)
+        self._writer.write(self.root, self.case, step)
+        self.model.apply(step)
+
+    def check_now(self) -> None:
+        """Ask both readers for the newest rows."""
+        wanted = values(self.model.rows)
+        self._ask("tidelake snapshot", wanted, lambda: OurReader(self.root).snapshot())
+        if not self.is_beyond_hudi_rs():
+            self._ask("hudi-rs snapshot", wanted, lambda: HudiRs(self.root).snapshot())
+
+    def check(self, question: str, rows: Sequence[Row]) -> None:
+        """Hold rows that somebody else read to the model."""
+        found = values([{**row, "day": int(row["day"])} for row in rows])
+        self._ask(question, values(self.model.rows), lambda: found)
+
+    def check_past(self) -> None:
+        """Ask both readers for every state and every change since the table was made."""
+        times = self._times()
+        self._ask("commits", [(len(self.steps),)], lambda: [(len(times),)])
+        for reader in (OurReader(self.root), HudiRs(self.root)):
+            if isinstance(reader, HudiRs) and self.is_beyond_hudi_rs():
+                continue
+            for at, time in enumerate(times):
+                self._ask(
+                    f"{reader.name} as of commit {at}",
+                    values(kept.row for kept in self.model.states[at]),
+                    partial(reader.snapshot, time),
+                )
+            for start, end in self._windows(len(times)):
+                changed = values(_changed(self.model.states[end], start))
+                after = "000" if start < 0 else times[start]
+                self._ask(
+                    f"{reader.name} incremental ({start}, {end}]",
+                    self._settled(changed, start),
+                    partial(self._window, reader, after, times[end], start),
+                )
+            if not self.case.mor:
+                self._ask(f"{reader.name} base files", values(self.model.rows), reader.base_files)
+        if self.case.mor and not self.is_beyond_hudi_rs():
+            ours = OurReader(self.root).base_files()
+            self._ask("hudi-rs base files", ours, HudiRs(self.root).base_files)
+
+    def is_beyond_hudi_rs(self) -> bool:
+        """Return whether hudi-rs 0.5 is known not to read such a table as Apache does."""
+        case = self.case
+        # It takes the types of partition fields, which version 6 does not keep, for their names,
+        # and merges logs by the ordering field whatever the table's merge mode is.
+        return (case.keys.is_typed and case.version >= 8) or (case.mor and not case.by_event_time)
+
+    def _settled(self, rows: Sequence[Values], start: int) -> list[Values]:
+        """Return the rows of a window on which readers of logs have to agree.
+
+        Apache merges the files of the window alone, so that an upsert which lost against an older
+        row comes back; hudi-rs shows it for some tables and not for others.
+        """
+        if not self.case.mor:
+            return list(rows)
+        of = self.model.identity.of
+        losers = {key for key, commit in self.model.losers.items() if commit > start}
+        return [row for row in rows if of(dict(zip(COLUMNS, row, strict=True))) not in losers]
+
+    def _window(self, reader: OurReader | HudiRs, after: str, end: str, start: int) -> list[Values]:
+        return self._settled(reader.incremental(after, end), start)
+
+    @staticmethod
+    def _windows(count: int) -> Iterator[tuple[int, int]]:
+        yield -1, count - 1
+        for end in range(count):
+            yield end - 1, end
+
+    def _times(self) -> list[str]:
+        writes = open_state(str(self.root)).timeline.writes()
+        if self.case.version < 8:
+            return [instant.requested_time for instant in writes]
+        return [instant.completion_time or "" for instant in writes]
+
+    def _ask(self, question: str, wanted: Sequence[Values], answer: Answer) -> None:
+        self.answers += 1
+        try:
+            found = answer()
+        except Exception as error:  # noqa: BLE001 - whatever a reader says is its answer
+            self._differs(question, f"{type(error).__name__}: {error}")
+            return
+        if found != wanted:
+            missing = [row for row in wanted if row not in found]
+            extra = [row for row in found if row not in wanted]
+            self._differs(
+                question,
+                f"{len(found)} rows for {len(wanted)}; missing {missing[:5]}; extra {extra[:5]}",
+            )
+
+    def _differs(self, question: str, story: str) -> None:
+        at = len(self.steps) - 1
+        self.differences.append(
+            Difference(self.case.name, f"{question} after step {at} at {self.root}", story)
+        )
+
+    def told(self) -> str:
+        """Return what was done and what was wrong."""
+        wrong = "\n".join(f"  {d.question}: {d.story}" for d in self.differences)
+        return f"{self.case.name}\n{told(self.steps)}\n{wrong}"
+
+
+def _changed(state: Sequence[Kept], start: int) -> list[Row]:
+    return [kept.row for kept in state if kept.commit > start]
+
+
+def counted(tables: Sequence[WrittenTable]) -> Mapping[str, Any]:
+    """Return the figures of several tables."""
+    return {
+        "tables": len(tables),
+        "answers": sum(t.answers for t in tables),
+        "differences": sum(len(t.differences) for t in tables),
+    }
