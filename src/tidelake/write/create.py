@@ -67,6 +67,7 @@ def table_spec(
                 )
     if not fields and generator is None:
         generator = KeyGeneratorType.AUTO_RECORD
+    _refuse_lost_times(options, generator, partition_fields)
     hive = write_keys.HIVE_STYLE_PARTITIONING
     meta = write_keys.POPULATE_META_FIELDS
     return TableSpec(
@@ -105,6 +106,22 @@ def _generator(options: WriteOptions) -> KeyGeneratorType | None:
                 raise key.refuse(options.settings, ", ".join(k.value for k in KeyGeneratorType))
             return found
     return None
+
+
+def _refuse_lost_times(
+    options: WriteOptions, generator: KeyGeneratorType | None, partition_fields: Sequence[str]
+) -> None:
+    key = write_keys.DROP_PARTITION_COLUMNS
+    if not key.flag(options.settings):
+        return
+    typed = [f.partition(":")[0] for f in partition_fields if f.upper().endswith(":TIMESTAMP")]
+    times = partition_fields if generator is KeyGeneratorType.TIMESTAMP else typed
+    if times:
+        raise ConfigError(
+            f"{key.name} would lose the values of {', '.join(times)}: a formatted time in a path "
+            "does not tell from which time it was made",
+            next_step=f"leave {key.name} out",
+        )
 
 
 def _agreed(key: Key, given: Mapping[str, str], wanted: tuple[str, ...]) -> tuple[str, ...]:

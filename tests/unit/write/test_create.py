@@ -88,3 +88,15 @@ def test_version_6_remembers_the_types_of_partition_fields() -> None:
         ("ts", "TIMESTAMP"),
     ]
     assert spec.timebased == {"output.dateformat": "yyyyMM"}
+
+
+@pytest.mark.parametrize(("kind", "field"), [("TIMESTAMP", "ts"), ("CUSTOM", "ts:TIMESTAMP")])
+def test_a_partition_column_that_its_path_does_not_tell_is_not_left_out(
+    kind: str, field: str
+) -> None:
+    given = {
+        "hoodie.datasource.write.keygenerator.type": kind,
+        "hoodie.datasource.write.drop.partition.columns": "true",
+    }
+    with pytest.raises(ConfigError, match="would lose the values of ts"):
+        made(given, key=("id",), partition_by=(field,))
