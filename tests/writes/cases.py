@@ -16,6 +16,7 @@ CITIES = ("oslo", "rom", "bern")
 #: Cities whose names do not make folder names as they stand.
 ODD_CITIES = ("são/paulo", "a b=c", "x%2Fy")
 DAYS = (1_794_700_800_000, 1_794_787_200_000)
+DROP_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
 _NOTES = ("a", "", "ü, 雪", None, "'quoted', \"too\"")
 
 
@@ -100,13 +101,16 @@ class Case:
     keys: Keys = KEYS["simple"]
     log_format: str = "avro"
     by_event_time: bool = True
+    extra: tuple[tuple[str, str], ...] = ()
+    """Further options."""
 
     @property
     def name(self) -> str:
         """Return the case as a person reads it."""
         kind = f"mor-{self.log_format}" if self.mor else "cow"
         order = "" if self.by_event_time else "-commit_time"
-        return f"v{self.version}-{kind}-{self.index.lower()}-{self.keys.name}{order}"
+        extra = "".join(f"-{name.rpartition('.')[2]}={value}" for name, value in self.extra)
+        return f"v{self.version}-{kind}-{self.index.lower()}-{self.keys.name}{order}{extra}"
 
     @property
     def identity(self) -> Identity:
@@ -128,7 +132,7 @@ class Case:
             found["hoodie.logfile.data.block.format"] = self.log_format
         if not self.by_event_time:
             found["hoodie.write.record.merge.mode"] = "COMMIT_TIME_ORDERING"
-        return found
+        return {**found, **dict(self.extra)}
 
     @property
     def operations(self) -> tuple[Do, ...]:

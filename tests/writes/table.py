@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.writes.cases import Case
+from tests.writes.cases import DROP_COLUMNS, Case
 from tests.writes.model import COLUMNS, Kept, Model, Row, Step, Values, told, values
 from tests.writes.readers import HudiRs, OurReader
 from tidelake.table import open_state
@@ -70,9 +70,10 @@ class WrittenTable:
         """Ask both readers for every state and every change since the table was made."""
         times = self._times()
         self._ask("commits", [(len(self.steps),)], lambda: [(len(times),)])
-        for reader in (OurReader(self.root), HudiRs(self.root)):
-            if isinstance(reader, HudiRs) and self.is_beyond_hudi_rs():
-                continue
+        readers: list[OurReader | HudiRs] = [OurReader(self.root)]
+        if not self.is_beyond_hudi_rs():
+            readers.append(HudiRs(self.root))
+        for reader in readers:
             for at, time in enumerate(times):
                 self._ask(
                     f"{reader.name} as of commit {at}",
@@ -97,8 +98,13 @@ class WrittenTable:
         """Return whether hudi-rs 0.5 is known not to read such a table as Apache does."""
         case = self.case
         # It takes the types of partition fields, which version 6 does not keep, for their names,
-        # and merges logs by the ordering field whatever the table's merge mode is.
-        return (case.keys.is_typed and case.version >= 8) or (case.mor and not case.by_event_time)
+        # merges logs by the ordering field whatever the table's merge mode is, and refuses tables
+        # whose files leave out the partition columns.
+        return (
+            (case.keys.is_typed and case.version >= 8)
+            or (case.mor and not case.by_event_time)
+            or DROP_COLUMNS in dict(case.extra)
+        )
 
     def _settled(self, rows: Sequence[Values], start: int) -> list[Values]:
         """Return the rows of a window on which readers of logs have to agree.

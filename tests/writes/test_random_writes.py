@@ -8,13 +8,23 @@ from random import Random  # noqa: TID251 - seeded
 
 import pytest
 
-from tests.writes.cases import KEYS, Case, RandomWrites
+from tests.writes.cases import DROP_COLUMNS, KEYS, Case, RandomWrites
 from tests.writes.quick_writer import OPERATIONS, QuickWriter
 from tests.writes.table import WrittenTable, counted
 
 SEED = int(os.environ.get("TIDELAKE_SEED", "4"))
 SEQUENCES = int(os.environ.get("TIDELAKE_SEQUENCES", "300"))
 _LONGEST = 8
+#: Options that lay out the same rows in other files and blocks.
+EXTRA = (
+    (),
+    (("hoodie.parquet.small.file.limit", "0"),),
+    (("hoodie.parquet.max.file.size", "1"), ("hoodie.parquet.small.file.limit", "1")),
+    (("hoodie.logfile.data.block.max.size", "1"),),
+    (("hoodie.logfile.max.size", "1"),),
+    (("hoodie.write.record.positions", "false"),),
+    ((DROP_COLUMNS, "true"),),
+)
 
 
 def random_case(random: Random) -> Case:
@@ -26,6 +36,8 @@ def random_case(random: Random) -> Case:
         keys=keys,
         log_format=random.choice(("avro", "parquet")),
         by_event_time=random.random() < 0.8,
+        # A folder's name does not tell the time from which it was made.
+        extra=random.choice(EXTRA[:-1] if "day" in keys.partition else EXTRA),
     )
 
 
