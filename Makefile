@@ -17,7 +17,7 @@ help: ## list the commands
 setup: $(READY) ## put everything into .venv, and say which Java will be used
 	@$(PY) -m tidelake.spark.java
 
-demo: $(READY) ## read a table that Apache Hudi wrote: timeline, slices, rows, time travel, changes
+demo: $(READY) ## read a table that Apache Hudi wrote, then write one and let hudi-rs read it
 	@$(PY) scripts/demo.py
 
 test: $(READY) ## run the tests

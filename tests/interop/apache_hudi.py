@@ -17,10 +17,15 @@ from tidelake.spark.java import ensure_java
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VERSION = "1.2.0"
+_SHA256 = {
+    "1.2.0": "cc79fba00822f3a6c3a860df99375c2e3d4a034d037dbf4213a4966a706a7676",
+    "1.0.2": "2c2ab65a11e91265e4b7346f954448c46df52d66fb72f52dad83767b621deae8",
+    "0.15.0": "aab6ecdb5c65fcd20406b980b31ccec294fae95693de947d5778f0b3fb4e302a",
+}
+#: The release of this process: a JVM holds one bundle.
+VERSION = os.environ.get("TIDELAKE_HUDI_VERSION", "1.2.0")
 _NAME = f"hudi-spark3.5-bundle_2.12-{VERSION}.jar"
 _PATH = f"org/apache/hudi/hudi-spark3.5-bundle_2.12/{VERSION}/{_NAME}"
-_SHA256 = "cc79fba00822f3a6c3a860df99375c2e3d4a034d037dbf4213a4966a706a7676"
 _REPOSITORIES = (
     "https://repo1.maven.org/maven2",
     "https://maven-central.storage.googleapis.com/maven2",
@@ -37,14 +42,15 @@ def bundle() -> Path:
     """Return the Apache Hudi bundle, downloaded once into the user's cache and held to its hash.
 
     Downloaded by Python, not by Spark's own resolver, so that proxies and certificates of the
-    environment apply and no Maven is needed. `TIDELAKE_HUDI_JAR` names a jar to use instead.
+    environment apply and no Maven is needed. `TIDELAKE_HUDI_JAR` names a jar to use instead, and
+    `TIDELAKE_HUDI_VERSION` another release than the newest.
     """
     given = os.environ.get("TIDELAKE_HUDI_JAR")
     if given:
         return Path(given)
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tidelake" / "jars"
     jar = cache / _NAME
-    if jar.exists() and _sha256(jar.read_bytes()) == _SHA256:
+    if jar.exists() and _sha256(jar.read_bytes()) == _SHA256[VERSION]:
         return jar
     cache.mkdir(parents=True, exist_ok=True)
     causes = []
@@ -55,7 +61,7 @@ def bundle() -> Path:
         except OSError as error:
             causes.append(f"{repository}: {error}")
             continue
-        if _sha256(data) == _SHA256:
+        if _sha256(data) == _SHA256[VERSION]:
             part = jar.with_name(f"{_NAME}.{os.getpid()}")
             part.write_bytes(data)
             part.replace(jar)  # a reader beside us never sees half a jar

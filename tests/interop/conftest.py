@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.interop.apache_hudi import session
+from tests.interop.apache_hudi import VERSION, session
+from tests.interop.shared_table import TALLY
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +15,12 @@ def hudi_spark() -> Iterator[SparkSession]:
     spark = session(cores=2, memory="3g")
     yield spark
     spark.stop()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how much was asked of the tables that tidelake wrote."""
+    if TALLY.tables:
+        terminalreporter.write_line(
+            f"Apache Hudi {VERSION}: {TALLY.tables} tables, {TALLY.answers} answers, "
+            f"{len(TALLY.differences)} differences"
+        )
