@@ -24,7 +24,7 @@ from tidelake.files.log_records import (
 from tidelake.files.task import ReadSpec, SliceTask
 from tidelake.records._polars import polars as pl
 from tidelake.records.merge import Flags, Ordering, Rows, Winners, meet, resolve
-from tidelake.records.schema import COMMIT_TIME, RECORD_KEY
+from tidelake.records.schema import COMMIT_TIME, RECORD_KEY, constant_column
 from tidelake.storage import Storage, open_storage
 
 Mask = npt.NDArray[np.uint64]
@@ -91,7 +91,8 @@ def merged_tables(
         return
     shares = max(1, -(-task.log_size_bytes // spec.log_budget_bytes))
     for index in range(shares):
-        yield from _merge(storage, base, blocks, spec, layout, Share(index, shares))
+        for table in _merge(storage, base, blocks, spec, layout, Share(index, shares)):
+            yield _placed(table, task)
 
 
 def decide_slice(task: SliceTask, spec: ReadSpec) -> Decided:
@@ -110,7 +111,7 @@ def decide_slice(task: SliceTask, spec: ReadSpec) -> Decided:
     )
     if task.base_path is None:
         rows = winners.inserted(np.zeros(len(winners), np.bool_))
-        rows = _final(rows, spec, layout)
+        rows = _final(_placed(rows, task), spec, layout)
         return Decided(rows=rows, mask=np.zeros(0, np.uint64), base_rows=0, torn=scan.torn)
     base = BaseFile(storage, task, spec)
     positions, chosen, looked_at = _find(base, winners, task, spec, layout, by_position=by_position)
@@ -125,7 +126,7 @@ def decide_slice(task: SliceTask, spec: ReadSpec) -> Decided:
     taken = np.zeros(-(-base.num_rows // 64) * 64, np.bool_)
     taken[positions[met.replaced]] = True
     mask = np.packbits(taken, bitorder="little").view("<u8")
-    rows = _final(rows, spec, layout)
+    rows = _final(_placed(rows, task), spec, layout)
     return Decided(rows=rows, mask=mask, base_rows=base.num_rows, torn=scan.torn)
 
 
@@ -241,6 +242,17 @@ def row_keys(table: pa.Table, spec: ReadSpec) -> pl.Series:
     """Return the record keys of rows that hold the columns of `Layout.keys`."""
     keys = table.column(RECORD_KEY) if spec.populate_meta_fields else spec.keys.keys(table)
     return as_series(keys)
+
+
+def _placed(table: pa.Table, task: SliceTask) -> pa.Table:
+    """Return rows of logs that leave the partition columns out with the values of the path."""
+    for name, value in task.partition_values:
+        at = table.schema.get_field_index(name)
+        if value is not None and at >= 0 and table.column(at).null_count:
+            field = table.schema.field(at)
+            known = constant_column(value, field.type, 1)[0]
+            table = table.set_column(at, field, pc.fill_null(table.column(at), known))
+    return table
 
 
 def _final(table: pa.Table, spec: ReadSpec, layout: Layout) -> pa.Table:

@@ -280,6 +280,17 @@ def test_partition_columns_left_out_of_files_come_from_the_task(piece: SmallSlic
     assert ordered(read_slice(task, piece.spec())) == [row("a", 1, None, "eu")]
 
 
+def test_partition_columns_left_out_of_logs_come_from_the_task(piece: SmallSlice) -> None:
+    fields = [("id", "string"), ("ts", "long")]
+    piece.base([row("a", 1)], pa.schema([("id", pa.string()), ("ts", pa.int64())]))
+    piece.log([{"id": "a", "ts": 2}, {"id": "b", "ts": 2}], fields=fields)
+    task = piece.task(partition_values=(("w", "eu"),))
+    wanted = [row("a", 2, None, "eu"), row("b", 2, None, "eu")]
+    assert ordered(read_slice(task, piece.spec())) == wanted
+    decided = decide_slice(task, piece.spec())
+    assert ordered(decided.rows.to_batches()) == wanted
+
+
 def test_no_columns_at_all_still_counts_rows(piece: SmallSlice) -> None:
     piece.base([row("a"), row("b")])
     assert sum(b.num_rows for b in read_base(piece.task(), piece.spec(columns=("id",)))) == 2
