@@ -85,6 +85,8 @@ class Model:
         self._made_up = 0
         self.losers: dict[Values, int] = {}
         """The last commit that brought a row which was older than the one that was there."""
+        self.graves: dict[Values, int] = {}
+        """The ordering value that a deleted row had."""
         self.states: list[list[Kept]] = []
         """What the table held after each commit."""
 
@@ -101,11 +103,10 @@ class Model:
         """Do what the operation does, as the next commit."""
         commit = len(self.states)
         if step.do is Do.DELETE:
-            for row in step.rows:
-                self._rows.pop(self.identity.of(row), None)
+            gone_keys = {self.identity.of(row) for row in step.rows}
+            self._bury(lambda row: self.identity.of(row) in gone_keys)
         elif step.do is Do.DELETE_WHERE and step.where is not None:
-            gone = step.where.holds
-            self._keep(lambda row: not gone(row))
+            self._bury(step.where.holds)
         elif step.do is Do.UPDATE_WHERE and step.where is not None:
             for key, kept in self._rows.items():
                 if step.where.holds(kept.row):
@@ -123,6 +124,11 @@ class Model:
 
     def _keep(self, wanted: Callable[[Row], bool]) -> None:
         self._rows = {key: kept for key, kept in self._rows.items() if wanted(kept.row)}
+
+    def _bury(self, gone: Callable[[Row], bool]) -> None:
+        dead = {key: kept for key, kept in self._rows.items() if gone(kept.row)}
+        self.graves.update({key: kept.row["ts"] for key, kept in dead.items()})
+        self._keep(lambda row: not gone(row))
 
     def _merge(self, rows: Iterable[Row], commit: int) -> None:
         incoming: dict[Values, Row] = {}
