@@ -50,8 +50,9 @@ interop: $(LANE_READY) ## the pyspark 3.5 lane: tables shared with Apache Hudi, 
 	done
 	$(LANE_PY) -m tests.golden.run
 
-bench: $(LANE_READY) ## time tidelake beside Apache Hudi and plain Parquet, printed as ratios
+bench: $(LANE_READY) ## time reads and writes beside Apache Hudi and others, printed as ratios
 	$(LANE_PY) -m bench
+	$(LANE_PY) -m bench write
 
 clean: ## remove what the other commands made
 	rm -rf .venv .venv-* .uv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist

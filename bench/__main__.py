@@ -6,12 +6,14 @@ import argparse
 import json
 import os
 import platform
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from bench import write
 from bench.cases import Bench
 from bench.measure import Case, Verdict, judge, measure, show_times, show_verdicts
 from bench.tables import specs
@@ -130,4 +132,7 @@ def _write(path: Path, results: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["write"]:
+        write.main(sys.argv[2:])
+    else:
+        main()

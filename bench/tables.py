@@ -45,10 +45,10 @@ class TableSpec:
         if stamp.exists() and stamp.read_text() == wanted:
             return table
         shutil.rmtree(root, ignore_errors=True)
-        self._write(_base_rows(spark, self.rows), "bulk_insert", table)
+        self._write(base_rows(spark, self.rows), "bulk_insert", table)
         for number in range(1, self.rounds + 1):
             sys.stderr.write(f"  {self.name}: round {number} of {self.rounds}\n")
-            self._write(_round_rows(spark, self.rows, number), "upsert", table)
+            self._write(round_rows(spark, self.rows, number), "upsert", table)
         stamp.write_text(wanted)
         return table
 
@@ -112,11 +112,12 @@ def _columns(source: DataFrame, rows_round: int, deleted: str) -> DataFrame:
     )
 
 
-def _base_rows(spark: SparkSession, rows: int) -> DataFrame:
+def base_rows(spark: SparkSession, rows: int) -> DataFrame:
+    """Return the rows that a table begins with."""
     return _columns(spark.range(rows).withColumnRenamed("id", "n"), 0, "false")
 
 
-def _round_rows(spark: SparkSession, rows: int, number: int) -> DataFrame:
+def round_rows(spark: SparkSession, rows: int, number: int) -> DataFrame:
     """Return one round: a twentieth of the table, of it 80 % updates, 15 % inserts, 5 % deletes.
 
     Updates and deletes prefer low numbers (cubed), so some rows change in nearly every round.
