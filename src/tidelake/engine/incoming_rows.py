@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
@@ -130,17 +132,22 @@ def count_rows(rows: Incoming) -> Workload:
 
 
 def refuse_bad_rows(rows: Incoming) -> None:
-    """Look for rows that may not be written, and stop at the first; raise `SchemaError`."""
-    for problem, condition in rows.bad.items():
-        if rows.frame.where(condition).limit(1).count():
-            raise bad_rows(problem, None)
+    """Look for rows that may not be written, in one run; raise `SchemaError` for such rows."""
+    problems = list(rows.bad)
+    if not problems:
+        return
+    # A source that knows where its nulls are spares itself the scan.
+    bad = rows.frame.where(reduce(or_, rows.bad.values()))
+    counts = bad.agg(*(F.count_if(rows.bad[problem]) for problem in problems)).collect()[0]
+    for problem, wrong in zip(problems, counts, strict=True):
+        if wrong:
+            raise bad_rows(problem, wrong)
 
 
-def bad_rows(problem: str, count: int | None) -> SchemaError:
+def bad_rows(problem: str, count: int) -> SchemaError:
     """Return the error for rows that may not be written."""
-    shown = "some rows have" if count is None else f"{count} row{'s have' if count > 1 else ' has'}"
     return SchemaError(
-        f"{shown} {problem}",
+        f"{count} row{'s have' if count > 1 else ' has'} {problem}",
         next_step="correct or leave out these rows; nothing was written",
     )
 
