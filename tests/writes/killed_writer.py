@@ -36,13 +36,17 @@ def points(root: Path, case: Case, step: Step) -> list[str]:
     return seen
 
 
-def kill(root: Path, case: Case, step: Step, point: int) -> None:
-    """Do the step, and kill the writer before its change number `point`, counted from 0."""
+def kill(root: Path, case: Case, step: Step, point: int) -> bool:
+    """Do the step, and kill the writer before its change number `point`, counted from 0.
+
+    Return whether it came to that: threads that make the same folder may save each other a change.
+    """
     process = _context.Process(target=_write, args=(root, case, step, point, None))
     process.start()
     process.join()
-    if process.exitcode != -signal.SIGKILL:
+    if process.exitcode not in (0, -signal.SIGKILL):
         raise AssertionError(f"the writer ended with {process.exitcode} before change {point}")
+    return process.exitcode != 0
 
 
 def _write(
@@ -67,6 +71,8 @@ def _changed(event: str, arguments: tuple[Any, ...], root: str) -> str | None:
     """Return the path of what is about to change below `root`, if anything is."""
     if event in _CHANGES:
         path = os.fsdecode(arguments[1 if event in ("os.link", "os.rename") else 0])
+        if event == "os.mkdir" and Path(path).exists():
+            return None
         # Removing a tree goes by names relative to an open folder.
         return path if path.startswith(root) or "/" not in path else None
     if event != "open" or not isinstance(arguments[0], (str, bytes)):
@@ -74,5 +80,7 @@ def _changed(event: str, arguments: tuple[Any, ...], root: str) -> str | None:
     path = os.fsdecode(arguments[0])
     # A data file is opened once more, to be made durable, when it is whole.
     is_data = path.endswith(".parquet") or ".log." in path
-    is_written = bool(arguments[2] & (os.O_WRONLY | os.O_RDWR))
+    # A file without a name is no change until it is linked.
+    is_nameless = arguments[2] & os.O_TMPFILE == os.O_TMPFILE
+    is_written = bool(arguments[2] & (os.O_WRONLY | os.O_RDWR)) and not is_nameless
     return path if path.startswith(root) and (is_data or is_written) else None
