@@ -100,8 +100,7 @@ class WriteOptions:
             bucket_count=buckets.count(settings, least=1) if buckets.given(settings) else None,
             bucket_hash_fields=write_keys.BUCKET_HASH_FIELDS.items(settings),
             moves_partition=moves.flag(settings),
-            non_blocking=write_keys.CONCURRENCY_MODE.text(settings)
-            == "NON_BLOCKING_CONCURRENCY_CONTROL",
+            non_blocking=_is_non_blocking(settings),
             failed_writes=_failed_writes(settings),
             rollback_using_markers=write_keys.ROLLBACK_USING_MARKERS.flag(settings),
             sort_mode=write_keys.SORT_MODE.word(settings, SortMode) or SortMode.NONE,
@@ -131,6 +130,14 @@ def _count(key: Key, settings: Mapping[str, str], *, least: int) -> int:
     if found is None:
         raise ValueError(f"{key.name} has no default")
     return found
+
+
+def _is_non_blocking(settings: Mapping[str, str]) -> bool:
+    key = write_keys.CONCURRENCY_MODE
+    given = (key.text(settings) or "").upper()
+    if given not in key.choices:
+        raise key.refuse(settings, " and ".join(key.choices))
+    return given == "NON_BLOCKING_CONCURRENCY_CONTROL"
 
 
 def _failed_writes(settings: Mapping[str, str]) -> FailedWritesPolicy:

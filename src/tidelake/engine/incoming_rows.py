@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
-from tidelake.engine.key_columns import KeyColumns, is_nullable
+from tidelake.engine.key_columns import KeyColumns, bucket, is_nullable
 from tidelake.errors import SchemaError
 from tidelake.files.write_task import CHANGE, POSITION
 from tidelake.records import META_COLUMNS
@@ -22,6 +22,8 @@ from tidelake.write.sizing import Share
 
 #: A file id, or the number of a bucket as eight digits; null as long as no group is chosen.
 GROUP = "_tidelake_group"
+#: Whether only Python can tell the bucket of a key.
+ODD = "_tidelake_odd"
 #: A hash of the key and the partition path, by which a second evaluation is held to the first.
 CHECK = "_tidelake_check"
 
@@ -58,11 +60,12 @@ def keyed_rows(
     *,
     columns: Sequence[str],
     required: Sequence[str],
-    group: Column | None = None,
+    buckets: tuple[Sequence[str], int] | None = None,
 ) -> Incoming:
     """Return the rows with keys and paths made by the table's key generator.
 
     Only `columns` are carried along; key fields that are not among them are looked at and dropped.
+    With `buckets`, hash fields and number of buckets, the group is that of the bucket index.
     """
     keys = KeyColumns(frame.sparkSession, spec, frame.schema)
     bad = {}
@@ -77,12 +80,18 @@ def keyed_rows(
     bad |= _null_where_required(required)
     key, path = keys.record_key(), keys.partition_path()
     check = _content_hash(frame, columns) if spec.is_made_up else F.xxhash64(key, path)
+    group, odd = F.lit(None).cast("string"), F.lit(False)
+    if buckets is not None:
+        fields, count = buckets
+        number = bucket(keys.hashed_parts(fields), count)
+        group, odd = F.lpad(number.cast("string"), 8, "0"), keys.is_oddly_hashed(fields)
     made = frame.select(
         *(F.col(f"`{name}`") for name in columns),
         key.alias(RECORD_KEY),
         path.alias(PARTITION_PATH),
         check.alias(CHECK),
-        (F.lit(None).cast("string") if group is None else group).alias(GROUP),
+        group.alias(GROUP),
+        odd.alias(ODD),
         *(condition.alias(_flag(at)) for at, condition in enumerate(bad.values())),
     )
     flags = {problem: F.col(_flag(at)) for at, problem in enumerate(bad)}
@@ -98,6 +107,7 @@ def read_rows(frame: DataFrame, columns: Sequence[str], required: Sequence[str])
         PARTITION_PATH,
         F.xxhash64(RECORD_KEY, PARTITION_PATH).alias(CHECK),
         group.alias(GROUP),
+        F.lit(False).alias(ODD),
     )
     return Incoming(made, tuple(columns), _null_where_required(required))
 
@@ -116,6 +126,7 @@ def count_rows(rows: Incoming) -> Workload:
         .agg(
             F.count(F.lit(1)).alias("rows"),
             F.bit_xor(CHECK).alias("check"),
+            F.count_if(F.col(ODD)).alias("odd"),
             *(F.count_if(rows.bad[p]).alias(f"bad{at}") for at, p in enumerate(problems)),
         )
         .collect()
@@ -128,7 +139,8 @@ def count_rows(rows: Incoming) -> Workload:
     for row in found:
         checksum ^= row["check"]
     counts = {(row[PARTITION_PATH], row[GROUP]): row["rows"] for row in found}
-    return Workload(counts=counts, checksum=checksum)
+    odd = sum(row["odd"] for row in found)
+    return Workload(counts=counts, checksum=checksum, oddly_hashed=odd)
 
 
 def refuse_bad_rows(rows: Incoming) -> None:

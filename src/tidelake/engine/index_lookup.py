@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
@@ -31,13 +31,17 @@ _PATH = "_tidelake_known_path"
 _FILE = "_tidelake_known_file"
 _AT = "_tidelake_known_at"
 _ORDERING = "_tidelake_known_order_"
+_ROW = "_tidelake_row"
+_CHOSEN = "_tidelake_chosen_path"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup:
     """The keys of some file groups of a table.
 
-    `with_ordering` brings the ordering values of the rows along, to compare them with others.
+    `with_ordering` brings the ordering values of the rows along, to compare them with others;
+    `is_global` says that a key is looked for in every partition, `revives` that keys which logs
+    took away are to be found as well.
     """
 
     spark: SparkSession
@@ -45,29 +49,44 @@ class Lookup:
     schema: TableSchema
     keys: KeySpec
     merge: MergeSpec
+    is_global: bool = False
+    revives: bool = False
     with_ordering: bool = False
 
     def known(self, groups: Sequence[LiveGroup]) -> DataFrame:
         """Return key, partition path, file id and base row number of the rows in the groups."""
         slices = [g.slice for g in groups]
+        logged = [s for s in slices if s.log_files and self._logs_matter(s)]
+        apart = {id(s) for s in logged}
+        based = [s for s in slices if s.base_file is not None and id(s) not in apart]
         parts = []
-        based = [s for s in slices if s.base_file is not None]
         if based:
             parts.append(self._base_keys(based))
-        logged = [s for s in slices if s.log_files and self._logs_matter(s)]
         if logged:
+            # Of what lies in the base file some may be gone, and must not be found.
             parts.append(self._merged_keys(logged))
         if not parts:
             return self.spark.createDataFrame([], self._known_schema())
-        if len(parts) == 1:
-            return parts[0]
-        # A key may lie in the base file and in the logs; the merged row has the last word.
-        both = reduce(DataFrame.unionByName, parts)
-        ordering = [F.last(name, ignorenulls=True).alias(name) for name in self._ordering_names()]
-        return both.groupBy(_KEY, _PATH, _FILE).agg(F.max(_AT).alias(_AT), *ordering)
+        live = reduce(DataFrame.unionByName, parts)
+        emptied = [s for s in logged if s.base_file is not None and self.revives]
+        return live.unionByName(self._dead_keys(emptied, live)) if emptied else live
+
+    def _dead_keys(self, slices: Sequence[FileSlice], live: DataFrame) -> DataFrame:
+        """Return the keys that logs took away and that are nowhere else.
+
+        They come back where they were: Apache looks for keys in base files, and would otherwise
+        find them there and in the file group that took them up.
+        """
+        kept = (_KEY, _PATH, _FILE, _AT)
+        gone = self._base_keys(slices)
+        nowhere = [
+            F.lit(None).cast(gone.schema[n].dataType).alias(n) for n in self._ordering_names()
+        ]
+        gone = gone.select(*kept, *nowhere)
+        return gone.join(live, [_KEY] if self.is_global else [_KEY, _PATH], "left_anti")
 
     def _logs_matter(self, piece: FileSlice) -> bool:
-        """Return whether the logs of a slice may hold keys, or ordering values, of their own."""
+        """Return whether logs may add keys to a slice, take some away, or order them anew."""
         if piece.base_file is None or self.with_ordering:
             return True
         timeline, contents = self.state.timeline, self.state.contents
@@ -79,7 +98,7 @@ class Lookup:
             if instant is None:
                 return True
             stats = contents.commit_metadata(instant).write_stats
-            if any(s.path == log.path and s.num_inserts for s in stats):
+            if any(s.path == log.path and (s.num_inserts or s.num_deletes) for s in stats):
                 return True
         return False
 
@@ -174,6 +193,17 @@ def tagged(rows: Incoming, known: DataFrame) -> Incoming:
     same = (frame[RECORD_KEY] == known[_KEY]) & (frame[PARTITION_PATH] == known[_PATH])
     made = frame.join(known, same, "left").withColumns({GROUP: F.col(_FILE), POSITION: F.col(_AT)})
     return rows.with_frame(made.drop(_KEY, _PATH, _FILE, _AT))
+
+
+def in_one_partition(rows: Incoming, merge: MergeSpec) -> Incoming:
+    """Return the rows without those that a newer row of their key puts into another partition."""
+    fields = merge.ordering_fields if merge.mode is MergeMode.EVENT_TIME else ()
+    newest_first = [F.col(name).desc() for name in (*fields, _ROW)]
+    by_key = Window.partitionBy(RECORD_KEY).orderBy(*newest_first)
+    numbered = rows.frame.withColumn(_ROW, F.monotonically_increasing_id())
+    chosen = numbered.withColumn(_CHOSEN, F.first(PARTITION_PATH).over(by_key))
+    kept = chosen.where(F.col(_CHOSEN) == F.col(PARTITION_PATH))
+    return rows.with_frame(kept.drop(_ROW, _CHOSEN))
 
 
 def tagged_globally(

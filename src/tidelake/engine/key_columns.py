@@ -12,7 +12,7 @@ from pyspark.sql import types as T  # noqa: N812
 from tidelake.config import NullPartitionPolicy, PartitionFieldType
 from tidelake.errors import ConfigError, SchemaError
 from tidelake.formats.partition_path import DEFAULT_PARTITION
-from tidelake.write.keys import KeySpec, PartitionField
+from tidelake.write.keys import UNIT_MS, KeySpec, PartitionField, input_unit
 
 _NULL_PART = "__null__"
 _EMPTY_PART = "__empty__"
@@ -20,20 +20,6 @@ _UNSAFE = "\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(0x20)))
 _UNSAFE_PATTERN = "[\\x00-\\x1f\\x7f\"#%'*/:=?\\\\{\\[\\]^]"
 #: Below this scale Java prints a decimal without an exponent, whatever its value.
 _PLAIN_SCALE = 6
-_UNIT_MS = {
-    "NANOSECONDS": 1e-6,
-    "MICROSECONDS": 1e-3,
-    "MILLISECONDS": 1,
-    "SECONDS": 1000,
-    "MINUTES": 60_000,
-    "HOURS": 3_600_000,
-    "DAYS": 86_400_000,
-}
-_UNIT_OF_TYPE = {
-    "UNIX_TIMESTAMP": "SECONDS",
-    "EPOCHMILLISECONDS": "MILLISECONDS",
-    "EPOCHMICROSECONDS": "MICROSECONDS",
-}
 
 
 class KeyColumns:
@@ -70,6 +56,17 @@ class KeyColumns:
         if len(self._parts) == 1:
             return [self.record_key()]
         return [self._parts[self._spec.fields.index(name)] for name in fields]
+
+    def is_oddly_hashed(self, fields: Sequence[str]) -> Column:
+        """Return whether Hudi may take the key apart in another way than it was put together.
+
+        The bucket index hashes what it finds in the text of a key, where a comma in a value may
+        look like the end of it.
+        """
+        if len(self._parts) == 1 and not self._spec.named:
+            key = self._parts[0]
+            return key.contains(",") & F.instr(key, f"{fields[0]}:").cast("boolean")
+        return reduce(lambda a, b: a | b, (part.contains(",") for part in self._parts))
 
     def is_bad_key(self) -> Column:
         """Return whether a row has no key: a single field without value, or all fields."""
@@ -146,20 +143,15 @@ class KeyColumns:
         column = _column(name)
         if isinstance(kind, T.TimestampType):
             return column
-        given = settings.get("timestamp.type", settings.get("type", "")).upper()
-        unit = _UNIT_OF_TYPE.get(given) or settings.get("timestamp.scalar.time.unit", "SECONDS")
-        if isinstance(kind, T.StringType):
-            return self._parsed(column)
-        if given in ("DATE_STRING", "MIXED") and given == "DATE_STRING":
+        unit = input_unit(settings)
+        if unit is None:
             return self._parsed(column.cast("string"))
-        number = F.unix_date(column) if isinstance(kind, T.DateType) else column
-        factor = _UNIT_MS.get(unit.upper())
-        if factor is None:
-            raise ConfigError(
-                f"hoodie.keygen.timebased.timestamp.scalar.time.unit is {unit}",
-                next_step=f"choose from {', '.join(_UNIT_MS)}",
-            )
-        millis = F.floor(number.cast("double") * factor) if factor < 1 else number * F.lit(factor)
+        factor = UNIT_MS[unit]
+        number = F.unix_date(column) if isinstance(kind, T.DateType) else column.cast("double")
+        if isinstance(kind, T.IntegralType | T.StringType):
+            number = column.cast("bigint")
+        millis = F.floor(number * F.lit(factor)) if factor < 1 else number * F.lit(factor)
+        # Hudi takes a null for the first moment after the epoch.
         return F.timestamp_millis(F.coalesce(millis.cast("bigint"), F.lit(1)))
 
     def _parsed(self, column: Column) -> Column:

@@ -57,7 +57,7 @@ def keyed(batch: pa.RecordBatch, choice: Choice) -> pa.RecordBatch:
     columns[RECORD_KEY] = pa.nulls(len(batch), pa.string()) if keys is None else _one(keys)
     columns[PARTITION_PATH] = paths
     columns[GROUP] = pa.nulls(len(batch), pa.string())
-    if choice.index.is_bucket and not choice.index.is_ring and keys is not None:
+    if choice.index.is_simple_bucket and keys is not None:
         columns[GROUP] = bucket_words(
             choice.keys, rows, keys, choice.index.hash_fields, choice.index.buckets
         )

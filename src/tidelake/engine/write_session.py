@@ -40,7 +40,7 @@ from tidelake.write.operation import (
     replaced_ids,
 )
 from tidelake.write.plan import NewGroups, Workload, WritePlan, plan_new_files, plan_write
-from tidelake.write.schema import WriteSchema, evolve
+from tidelake.write.schema import WriteSchema, evolve, without_meta_columns
 from tidelake.write.sizing import record_size
 from tidelake.write.spec import merge_spec, write_spec
 
@@ -140,7 +140,7 @@ class WriteSession:
     def _fitted(self, operation: WriteOperation, schema: T.StructType) -> WriteSchema:
         """Return the table's schema after the write."""
         if operation is WriteOperation.DELETE:
-            return WriteSchema(avro=self.table_schema().avro)
+            return WriteSchema(avro=without_meta_columns(self.table_schema().avro))
         stored = self.stored_schema
         found = evolve(
             None if stored is None else stored.avro,

@@ -8,7 +8,7 @@ and gives a checksum to which the second is held. Nothing of the table changes b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from pyspark import StorageLevel
@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from tidelake.config import DuplicatePolicy, SortMode, WriteOperation, WriteOptions
 from tidelake.engine.incoming_rows import (
     GROUP,
+    ODD,
     Incoming,
     assigned,
     count_rows,
@@ -28,10 +29,9 @@ from tidelake.engine.incoming_rows import (
     refuse_bad_rows,
     user_columns,
 )
-from tidelake.engine.index_lookup import Lookup, tagged, tagged_globally
-from tidelake.engine.key_columns import KeyColumns, bucket
+from tidelake.engine.index_lookup import Lookup, in_one_partition, tagged, tagged_globally
 from tidelake.engine.placement import fits_one_task, spread
-from tidelake.engine.rings import ring_groups
+from tidelake.engine.python_groups import BucketsOfKeys, RingsOfPartitions, python_groups
 from tidelake.engine.write_session import Choice, WriteSession
 from tidelake.engine.write_tasks import WriteWork, Written, written
 from tidelake.env import Env
@@ -45,6 +45,7 @@ from tidelake.write.operation import REPLACING, planned_stats
 from tidelake.write.partitions import named_partitions
 from tidelake.write.plan import Workload, WritePlan
 from tidelake.write.ring import load_rings
+from tidelake.write.schema import without_meta_columns
 
 #: Sort modes that bring the rows of a partition together, and those that order them.
 _REPARTITIONED = frozenset(
@@ -79,13 +80,16 @@ class Writer:
         if done is not None:
             return done
         choice = self._session.choose(operation, frame.schema, write_id)
+        index = choice.index
+        rows = keyed_rows(
+            frame,
+            choice.keys,
+            columns=choice.columns,
+            required=choice.schema.required,
+            buckets=(index.hash_fields, index.buckets) if index.is_simple_bucket else None,
+        )
         if self._goes_at_once(choice):
-            return self._bulk(self._keyed(frame, choice), choice)
-        group = None
-        if choice.index.is_bucket and not choice.index.is_ring:
-            keys = KeyColumns(self._spark, choice.keys, frame.schema)
-            group = _bucket_column(keys, choice.index)
-        rows = self._keyed(frame, choice, group)
+            return self._bulk(rows, choice)
         if operation in REPLACING:
             return self._overwrite(rows, choice)
         return self._change(rows, choice)
@@ -127,20 +131,11 @@ class Writer:
         if done is not None:
             return done
         chosen = named_partitions(session.config, wanted, session.state.view.partitions())
-        avro = session.table_schema().avro
+        avro = without_meta_columns(session.table_schema().avro)
         with session.begin(WriteOperation.DELETE_PARTITION, write_id) as txn:
             replaced = {**{p: [] for p in chosen}, **session.retire(txn, chosen)}
             txn.start()
             return session.commit(txn, (), avro, replaced=replaced)
-
-    def _keyed(self, frame: DataFrame, choice: Choice, group: Column | None = None) -> Incoming:
-        return keyed_rows(
-            frame,
-            choice.keys,
-            columns=choice.columns,
-            required=choice.schema.required,
-            group=group,
-        )
 
     def _goes_at_once(self, choice: Choice) -> bool:
         """Return whether rows may go to new file groups without a look at them first."""
@@ -180,9 +175,12 @@ class Writer:
             elif not choice.index.is_bucket and self._needs_lookup(choice):
                 found = self._looked_up(kept, choice)
             else:
-                return self._counted(kept, choice)
+                workload = count_rows(kept)
+                if not workload.oddly_hashed:
+                    return self._counted(kept, workload, choice)
+                found = _rehashed(kept, choice.index)
             with _kept(found) as looked_up:
-                return self._counted(looked_up, choice)
+                return self._counted(looked_up, count_rows(looked_up), choice)
 
     def _needs_lookup(self, choice: Choice) -> bool:
         if choice.operation in (WriteOperation.UPSERT, WriteOperation.DELETE):
@@ -202,10 +200,14 @@ class Writer:
             schema=session.table_schema(),
             keys=choice.keys,
             merge=session.merge,
+            is_global=is_global,
+            revives=choice.operation is WriteOperation.UPSERT,
             with_ordering=moves and session.merge.mode is MergeMode.EVENT_TIME,
         )
         known = lookup.known(live_groups(view, session.config, partitions))
         if is_global:
+            if session.options.combine_before_upsert and not choice.is_delete:
+                rows = in_one_partition(rows, session.merge)
             found = tagged_globally(rows, known, session.merge, moves_partition=moves)
         else:
             found = tagged(rows, known)
@@ -237,11 +239,14 @@ class Writer:
             [i.requested_time for i in state.timeline.writes()],
             index.buckets,
         )
-        return rows.with_frame(ring_groups(rows.frame, rings, index.hash_fields))
+        return rows.with_frame(
+            python_groups(rows.frame, RingsOfPartitions(index.hash_fields, rings))
+        )
 
-    def _counted(self, rows: Incoming, choice: Choice, *, by_file_id: bool = False) -> Commit:
+    def _counted(
+        self, rows: Incoming, workload: Workload, choice: Choice, *, by_file_id: bool = False
+    ) -> Commit:
         session = self._session
-        workload = count_rows(rows)
         with session.begin(choice.operation, choice.write_id) as txn:
             plan = session.plan(txn, choice, workload, by_file_id=by_file_id)
             txn.start(planned_stats(workload, plan))
@@ -262,12 +267,16 @@ class Writer:
         choice = session.choose(operation, frame.schema, write_id, by_key=False)
         rows = read_rows(frame, choice.columns, choice.schema.required)
         with _kept(rows) as kept:
-            return self._counted(kept, choice, by_file_id=True)
+            return self._counted(kept, count_rows(kept), choice, by_file_id=True)
 
     def _overwrite(self, rows: Incoming, choice: Choice) -> Commit:
         session = self._session
-        with _kept(rows) as kept:
+        with ExitStack() as stack:
+            kept = stack.enter_context(_kept(rows))
             workload = count_rows(kept)
+            if workload.oddly_hashed:
+                kept = stack.enter_context(_kept(_rehashed(kept, choice.index)))
+                workload = count_rows(kept)
             with session.begin(choice.operation, choice.write_id) as txn:
                 plan, replaced = session.plan_overwrite(txn, choice, workload)
                 txn.start()
@@ -313,9 +322,10 @@ def _kept(rows: Incoming) -> Iterator[Incoming]:
         frame.unpersist()
 
 
-def _bucket_column(keys: KeyColumns, index: Index) -> Column:
-    number = bucket(keys.hashed_parts(index.hash_fields), index.buckets)
-    return F.lpad(number.cast("string"), 8, "0")
+def _rehashed(rows: Incoming, index: Index) -> Incoming:
+    """Return the rows with their buckets as Hudi finds them in the text of their keys."""
+    made = python_groups(rows.frame, BucketsOfKeys(index.hash_fields, index.buckets))
+    return rows.with_frame(made.withColumn(ODD, F.lit(False)))
 
 
 def _ranged(frame: DataFrame, tasks: int | None, by: Sequence[str]) -> DataFrame:

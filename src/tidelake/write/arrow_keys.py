@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import date, datetime, timezone, tzinfo
+from functools import reduce
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -15,24 +16,11 @@ from tidelake.config import NullPartitionPolicy, PartitionFieldType
 from tidelake.errors import ConfigError, SchemaError
 from tidelake.formats.partition_path import format_path
 from tidelake.records.java_hash import buckets
+from tidelake.records.keys import bucket_of, split_record_key
 from tidelake.records.schema import field_column
 from tidelake.records.text import key_text
-from tidelake.write.keys import KeySpec
+from tidelake.write.keys import UNIT_MS, KeySpec, input_unit
 
-_UNIT_MS = {
-    "NANOSECONDS": 1e-6,
-    "MICROSECONDS": 1e-3,
-    "MILLISECONDS": 1,
-    "SECONDS": 1000,
-    "MINUTES": 60_000,
-    "HOURS": 3_600_000,
-    "DAYS": 86_400_000,
-}
-_UNIT_OF_TYPE = {
-    "UNIX_TIMESTAMP": "SECONDS",
-    "EPOCHMILLISECONDS": "MILLISECONDS",
-    "EPOCHMICROSECONDS": "MICROSECONDS",
-}
 _STRPTIME = {
     "yyyy": "%Y",
     "yy": "%y",
@@ -81,13 +69,21 @@ def bucket_words(
     spec: KeySpec, rows: pa.Table, keys: pa.ChunkedArray, fields: Sequence[str], count: int
 ) -> pa.Array:
     """Return the number of each row's bucket as eight digits."""
-    if len(spec.fields) == 1:
-        hashed = [keys]
-    else:
+    hashed = [keys]
+    odd = pc.match_substring(keys, ",")
+    if len(spec.fields) > 1:
         parts = dict(zip(spec.fields, key_parts(spec, rows), strict=True))
         hashed = [parts[name] for name in fields]
+        commas = [
+            pc.fill_null(pc.match_substring(p, ","), fill_value=False) for p in parts.values()
+        ]
+        odd = reduce(pc.or_, commas)
+    numbers = buckets(hashed, count)
+    # Hudi hashes what it finds in the text of the key, where a comma may look like an end.
+    for row in pc.indices_nonzero(odd).to_pylist():
+        numbers[row] = bucket_of(split_record_key(keys[row].as_py(), fields), count)
     words = pa.array([f"{number:08d}" for number in range(count)], pa.string())
-    return words.take(pa.array(buckets(hashed, count)))
+    return words.take(pa.array(numbers))
 
 
 def partition_paths(spec: KeySpec, rows: pa.Table) -> pa.DictionaryArray:
@@ -182,7 +178,8 @@ def _moment(spec: KeySpec, value: object) -> datetime:
     settings = spec.timebased
     if isinstance(value, datetime):
         return value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-    if isinstance(value, str):
+    unit = input_unit(settings)
+    if isinstance(value, str) and unit is None:
         zone = settings.get("input.timezone") or settings.get("timezone")
         for pattern in settings.get("input.dateformat", "").split(","):
             try:
@@ -194,11 +191,9 @@ def _moment(spec: KeySpec, value: object) -> datetime:
             f"the partition value {value!r} does not fit hoodie.keygen.timebased.input.dateformat",
             next_step="correct the rows or the format",
         )
-    given = settings.get("timestamp.type", settings.get("type", "")).upper()
-    unit = _UNIT_OF_TYPE.get(given) or settings.get("timestamp.scalar.time.unit", "SECONDS")
     # Hudi takes a null for the first moment after the epoch.
     number = 1.0 if value is None else _number(value)
-    millis = int(number * _UNIT_MS.get(unit.upper(), 1000))
+    millis = int(number * UNIT_MS[unit or "SECONDS"])
     return datetime.fromtimestamp(millis / 1000, timezone.utc)
 
 

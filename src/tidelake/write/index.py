@@ -37,6 +37,11 @@ class Index:
         return self.type is IndexType.BUCKET
 
     @property
+    def is_simple_bucket(self) -> bool:
+        """Return whether the bucket is the remainder of a hash."""
+        return self.is_bucket and not self.is_ring
+
+    @property
     def is_ring(self) -> bool:
         """Return whether buckets are ranges of hashes that a file lists."""
         return self.is_bucket and self.engine is BucketEngine.CONSISTENT_HASHING

@@ -11,6 +11,7 @@ from tidelake.config import (
     PartitionFieldType,
     TableConfig,
     WriteOptions,
+    keys,
     write_keys,
 )
 from tidelake.errors import ConfigError, UnsupportedTableError
@@ -18,6 +19,21 @@ from tidelake.errors import ConfigError, UnsupportedTableError
 #: Where tidelake records the types of partition fields, which table version 6 does not keep.
 PARTITION_TYPES_PROPERTY = "tidelake.partition.fields"
 
+#: Milliseconds of Java's units of time.
+UNIT_MS: Mapping[str, float] = {
+    "NANOSECONDS": 1e-6,
+    "MICROSECONDS": 1e-3,
+    "MILLISECONDS": 1,
+    "SECONDS": 1000,
+    "MINUTES": 60_000,
+    "HOURS": 3_600_000,
+    "DAYS": 86_400_000,
+}
+_UNIT_OF_TYPE = {
+    "UNIX_TIMESTAMP": "SECONDS",
+    "EPOCHMILLISECONDS": "MILLISECONDS",
+    "EPOCHMICROSECONDS": "MICROSECONDS",
+}
 _MADE_UP = frozenset({KeyGeneratorType.AUTO_RECORD})
 _ALWAYS_NAMED = frozenset({KeyGeneratorType.COMPLEX, KeyGeneratorType.GLOBAL_DELETE})
 _ONE_FIELD = frozenset({KeyGeneratorType.SIMPLE, KeyGeneratorType.TIMESTAMP})
@@ -86,10 +102,42 @@ def key_spec(config: TableConfig, options: WriteOptions, *, named_single: bool |
         partition=() if kind in _UNPARTITIONED else _partition_fields(config, options),
         hive_style=config.hive_style_partitioning,
         url_encode=config.url_encode_partitioning,
-        timebased=config.timebased,
+        timebased={**_timebased(options), **config.timebased},
         consistent_timestamps=options.consistent_timestamps,
         null_partition=options.null_partition,
     )
+
+
+def _timebased(options: WriteOptions) -> dict[str, str]:
+    # Hudi 0.x does not record all of them in the table.
+    return {
+        name[len(prefix) :]: value
+        for prefix in reversed(keys.TIMEBASED_PREFIXES)
+        for name, value in options.settings.items()
+        if name.startswith(prefix)
+    }
+
+
+def input_unit(timebased: Mapping[str, str]) -> str | None:
+    """Return the unit of numbers that become formatted times, or None where they are text.
+
+    Raises `ConfigError` when nothing says it.
+    """
+    given = timebased.get("timestamp.type", timebased.get("type", "")).upper()
+    if given in _UNIT_OF_TYPE:
+        return _UNIT_OF_TYPE[given]
+    if given in ("DATE_STRING", "MIXED"):
+        return None
+    unit = timebased.get("timestamp.scalar.time.unit", "SECONDS").upper()
+    if given != "SCALAR" or unit not in UNIT_MS:
+        shown = f"a unit of {unit}" if given == "SCALAR" else (given or "nothing")
+        raise ConfigError(
+            "a partition field is a formatted time, and hoodie.keygen.timebased.timestamp.type "
+            f"says {shown}",
+            next_step=f"set it to {', '.join(_UNIT_OF_TYPE)} or DATE_STRING, or to SCALAR with "
+            f"hoodie.keygen.timebased.timestamp.scalar.time.unit as one of {', '.join(UNIT_MS)}",
+        )
+    return unit
 
 
 def may_be_named(config: TableConfig) -> bool:

@@ -52,8 +52,8 @@ def refuse_unwritable(config: TableConfig, operation: WriteOperation) -> None:
         )
     if config.cdc_enabled and operation in CHANGING:
         raise UnsupportedTableError(
-            "hoodie.table.cdc.enabled is true, and tidelake does not log the changes of an "
-            f"{operation.value.lower()}",
+            "hoodie.table.cdc.enabled is true, and tidelake does not log the changes that the "
+            f"operation {operation.value.lower()} makes",
             next_step="set hoodie.table.cdc.enabled=false in hoodie.properties if nobody reads "
             "the changes, or make this write with Apache Hudi",
         )
@@ -63,7 +63,8 @@ def refuse_keyless(config: TableConfig, operation: WriteOperation) -> None:
     """Raise `ConfigError` for an operation by key on a table whose keys are made up."""
     if not config.record_key_fields and operation in CHANGING:
         raise ConfigError(
-            f"the table has no record key, so rows of an {operation.value.lower()} find nothing",
+            f"the table has no record key, by which the operation {operation.value.lower()} finds "
+            "rows",
             next_step="use insert, delete_where or update_where",
         )
 

@@ -20,11 +20,12 @@ class Workload:
 
     The group is a file id, or the number of a bucket as eight digits, or None for rows whose group
     is still to be chosen. `checksum` is over the keys: a second evaluation of the same rows must
-    give the same.
+    give the same. The bucket of `oddly_hashed` rows is still to be found.
     """
 
     counts: Mapping[tuple[str, str | None], int] = field(default_factory=dict)
     checksum: int = 0
+    oddly_hashed: int = 0
 
     @property
     def rows(self) -> int:
@@ -110,7 +111,7 @@ def plan_write(
     even where buckets rule: the rows were read from these groups.
     """
     known = frozenset(g.id.partition for g in live)
-    word = _bucket_word if index.is_bucket and not index.is_ring and not by_file_id else _file_id
+    word = _bucket_word if index.is_simple_bucket and not by_file_id else _file_id
     groups = {(g.id.partition, word(g)): g for g in live}
     planner = _Planner(operation, config, index, options)
     wanted = [(p, group) for p, group in workload.counts if group is not None]

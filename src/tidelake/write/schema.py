@@ -68,10 +68,21 @@ def evolve(table: str | None, incoming: str, *, fill_missing: bool = True) -> Wr
         fields.append(field if merged == field["type"] else {**field, "type": merged})
     added = [f for name, f in given.items() if name not in known]
     fields += [_nullable_field(f) for f in added]
-    if fields == old["fields"]:
+    if fields == [f for f in old["fields"] if f["name"] not in META_COLUMNS]:
+        if len(fields) < len(old["fields"]):
+            table = without_meta_columns(table)
         return WriteSchema(avro=table, required=tuple(required))
     made = json.dumps({**old, "fields": fields}, separators=(",", ":"))
     return WriteSchema(avro=made, required=tuple(required), is_evolved=True)
+
+
+def without_meta_columns(avro: str) -> str:
+    """Return a schema without the columns that Hudi adds, which some commits of Hudi list too."""
+    node = parse_avro(avro)
+    fields = [f for f in node["fields"] if f["name"] not in META_COLUMNS]
+    if len(fields) == len(node["fields"]):
+        return avro
+    return json.dumps({**node, "fields": fields}, separators=(",", ":"))
 
 
 def field_names(avro: str) -> list[str]:
