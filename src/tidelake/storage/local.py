@@ -114,6 +114,8 @@ class LocalStorage:
 
     def put(self, path: str, data: bytes) -> None:
         """Write the file, replacing what was there; readers see the old content or the new."""
+        with _writing(path):
+            self._drop_checksum(path)
         if self.put_if_absent(path, data):
             return
         with _writing(path), self._written_aside(path, data) as aside:
@@ -134,6 +136,7 @@ class LocalStorage:
         """Delete the file; a missing file is no error."""
         try:
             with _guard(path):
+                self._drop_checksum(path)
                 os.unlink(self._full(path))  # noqa: PTH108 - the path is text
         except MissingFileError:
             return
@@ -141,6 +144,14 @@ class LocalStorage:
     def local_path(self, path: str) -> str | None:
         """Return the operating system's path of the file."""
         return self._full(path)
+
+    def _drop_checksum(self, path: str) -> None:
+        """Remove what Hadoop keeps beside a file of its own: it refuses other content under it."""
+        folder, _, name = self._full(path).rpartition("/")
+        try:
+            os.unlink(f"{folder}/.{name}.crc")  # noqa: PTH108 - the path is text
+        except (FileNotFoundError, NotADirectoryError):
+            return
 
     def _full(self, path: str) -> str:
         if path.startswith("/") or ".." in path.split("/"):

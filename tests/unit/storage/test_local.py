@@ -89,3 +89,23 @@ def test_a_killed_process_leaves_no_half_file(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], check=False)
     assert done.returncode == -9
     assert list((tmp_path / "p").iterdir()) == []
+
+
+def test_a_replaced_file_loses_the_checksum_that_hadoop_keeps_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "name").write_bytes(b"old")
+    checksum = tmp_path / "folder" / ".name.crc"
+    checksum.write_bytes(b"of the old content")
+
+    LocalStorage(str(tmp_path)).put("folder/name", b"new")
+
+    assert not checksum.exists()
+
+
+def test_a_deleted_file_takes_hadoops_checksum_with_it(tmp_path: Path) -> None:
+    (tmp_path / "name").write_bytes(b"old")
+    (tmp_path / ".name.crc").write_bytes(b"of the old content")
+
+    LocalStorage(str(tmp_path)).delete("name")
+
+    assert list(tmp_path.iterdir()) == []
