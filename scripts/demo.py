@@ -1,4 +1,4 @@
-"""Walk through a merge-on-read table that Apache Hudi wrote: its timeline, files, rows and past."""
+"""Read a table that Apache Hudi wrote, then write one of our own and let hudi-rs read it."""
 
 from __future__ import annotations
 
@@ -8,29 +8,42 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from hudi import HudiTableBuilder
+
 from tidelake import Table
 from tidelake.cli import main as tidelake
+from tidelake.model import Commit
 from tidelake.spark.java import ensure_java
 from tidelake.spark.local import local_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 TABLE = "mor_avro_v8_trips_8i3u1d"
 ZIP = Path(__file__).parent.parent / "tests" / "golden" / "tables" / f"{TABLE}.zip"
+RIDES = "ride string, city string, ts bigint, fare double"
 COLUMNS = ["rider", "driver", "city", "fare"]
 
 
 def main() -> None:
-    """Tell the story of eight trips."""
+    """Tell the story of eight trips, and of a table that begins here."""
     with tempfile.TemporaryDirectory(prefix="tidelake-demo-") as scratch:
         with zipfile.ZipFile(ZIP) as packed:
             packed.extractall(scratch)
-        walk(Path(scratch) / TABLE.removeprefix("mor_avro_"))
+        root = Path(scratch) / TABLE.removeprefix("mor_avro_")
+        look(root)
+        say(f"Starting Spark on {ensure_java()}.")
+        started = perf_counter()
+        spark = local_session("tidelake demo")
+        spark.range(1).count()
+        print(f"Spark was ready after {perf_counter() - started:.1f} s.")
+        read(spark, root)
+        write(spark, Path(scratch) / "rides")
+        spark.stop()
 
 
-def walk(root: Path) -> None:
-    """Show the table at `root`, first without Spark, then with it."""
+def look(root: Path) -> None:
+    """Show the table at `root` without Spark."""
     say(f"Apache Hudi 1.0 wrote this merge-on-read table of taxi trips; it lies in {root}.")
     command("describe", root)
 
@@ -40,12 +53,9 @@ def walk(root: Path) -> None:
     say("What a query reads: base files that the compaction wrote, and one log that came after it.")
     command("slices", root)
 
-    say(f"Starting Spark on {ensure_java()}.")
-    started = perf_counter()
-    spark = local_session("tidelake demo")
-    spark.range(1).count()
-    print(f"Spark was ready after {perf_counter() - started:.1f} s.")
 
+def read(spark: SparkSession, root: Path) -> None:
+    """Read the table at `root`, as it is and as it was."""
     started = perf_counter()
     table = Table.open(spark, str(root))
     writes = [i for i in table.timeline() if i.is_completed]
@@ -53,11 +63,6 @@ def walk(root: Path) -> None:
 
     say("The snapshot, logs merged into base rows:", 'table.read(columns=["rider", ...])')
     show(table.read(columns=COLUMNS))
-
-    say(
-        "The base files alone: quicker, and without the newest update.", "table.read_optimized(...)"
-    )
-    show(table.read_optimized(columns=COLUMNS))
 
     say(
         "The same table after its first commit, before any update or delete:",
@@ -71,8 +76,58 @@ def walk(root: Path) -> None:
         f'table.incremental(start="{window[0]}", end="{window[1]}")',
     )
     show(table.incremental(start=window[0], end=window[1], columns=COLUMNS))
-    print(f"Four queries took {perf_counter() - started:.1f} s.")
-    spark.stop()
+    print(f"Three queries took {perf_counter() - started:.1f} s.")
+
+
+def write(spark: SparkSession, root: Path) -> None:
+    """Create a merge-on-read table at `root`, change it, and ask hudi-rs what it holds."""
+    say(
+        "Now a table of our own, merge-on-read:",
+        'table = Table.create(spark, path, RIDES, key="ride", partition_by="city", ...)',
+    )
+    table = Table.create(
+        spark,
+        str(root),
+        RIDES,
+        key="ride",
+        partition_by="city",
+        ordering="ts",
+        table_type="MERGE_ON_READ",
+        options={"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"},
+    )
+    say("A thousand rides are loaded, a hundred of them get another fare, and ten are deleted:")
+    rides = spark.range(1000).selectExpr(
+        "concat('ride-', id) AS ride",
+        "element_at(array('oslo', 'rome', 'lima'), CAST(id % 3 + 1 AS INT)) AS city",
+        "1L AS ts",
+        "CAST(10 + id % 50 AS DOUBLE) AS fare",
+    )
+    loaded = told("table.bulk_insert(rides)", table.bulk_insert(rides))
+    dearer = rides.limit(100).selectExpr("ride", "city", "2L AS ts", "fare * 2 AS fare")
+    told("table.upsert(dearer)", table.upsert(dearer))
+    told("table.delete(rides.limit(10))", table.delete(rides.limit(10)))
+    command("timeline", root)
+
+    say(
+        "The table as it is, and as it was once it had been loaded:",
+        f'table.read(), table.read(as_of="{loaded.completion_time}")',
+    )
+    summary = ["city", "count(*) AS rides", "sum(fare) AS fares"]
+    for frame in (table.read(), table.read(as_of=loaded.completion_time)):
+        frame.createOrReplaceTempView("rides")
+        spark.sql(f"SELECT {', '.join(summary)} FROM rides GROUP BY city ORDER BY city").show()
+
+    say("hudi-rs reads the same files:")
+    ours = table.read().count()
+    theirs = HudiTableBuilder.from_base_uri(str(root)).build()
+    print(f"    tidelake {ours} rows, hudi-rs {sum(map(len, theirs.read()))} rows")
+
+
+def told(code: str, commit: Commit) -> Commit:
+    """Print a write and what it did; return the commit."""
+    counts = f"{commit.inserts} inserts, {commit.updates} updates, {commit.deletes} deletes"
+    print(f"    >>> {code}\n    {counts} in {commit.files_written} files")
+    return commit
 
 
 def say(text: str, code: str | None = None) -> None:
