@@ -157,7 +157,7 @@ class RandomWrites:
         """Return the next write.
 
         In logs a row that comes back after its delete and is older than it was loses against the
-        base row that was deleted, in Apache and hudi-rs alike; no such rows are made.
+        base row that was deleted, for hudi-rs and for us; no such rows are made.
         """
         made = self._step(model, do)
         if made.do is Do.DELETE or not self._case.mor or not self._case.keys.key:
