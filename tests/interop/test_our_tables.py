@@ -7,11 +7,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from tests.interop.apache_hudi import VERSION
 from tests.interop.shared_table import COW, MOR, Kind, SharedTable
 from tests.interop.truth import Row, rows
+from tidelake import Table
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
@@ -157,3 +159,90 @@ def test_apache_reads_and_continues_what_we_write(
     table.they("upsert", rows(range(0, 30, 6), ts=70, note="theirs at last"), services(kind))
     table.check_last_turn("theirs at last")
     assert not table.differences, "\n".join(table.differences)
+
+
+TYPES = {
+    "id": "concat('k', n)",
+    "ts": "cast({ts} as bigint)",
+    "p": "concat('p', n % 2)",
+    "flag": "n % 2 = 0",
+    "small": "cast(n as int)",
+    "real": "cast(n / 8 as float)",
+    "wide": "cast(n / 3 as double)",
+    "cents": "cast(n / 4 as decimal(9, 2))",
+    "euros": "cast(-n * 1000 / 7 as decimal(18, 4))",
+    "atoms": "cast(n * 1234567890123 as decimal(38, 10))",
+    "day": "date_add(date'1969-12-30', cast(n as int))",
+    "moment": "timestamp_micros(-3 + n * 1000001 + {ts})",
+    "bits": "cast(concat('b', n) as binary)",
+    "word": "concat('ü,:/= ', n, ' {ts}')",
+    "list": "array(cast(n as string), 'x')",
+    "rows": "array(named_struct('a', n, 'b', cast(n as string)))",
+    "map": "map('a', n, concat('k', n), {ts})",
+    "nested": "named_struct('x', n, 'y', named_struct('z', array(n, 1L)))",
+}
+
+
+@pytest.mark.skipif(not NEWEST, reason="the release that writes every table version")
+@pytest.mark.parametrize("log_format", ["avro", "parquet"])
+@pytest.mark.parametrize("table_type", [COW, MOR])
+@pytest.mark.parametrize("table_version", [6, 8, 9])
+def test_apache_reads_every_type_and_rewrites_it(
+    table_version: int, table_type: str, log_format: str, hudi_spark: SparkSession, tmp_path: Path
+) -> None:
+    if (table_type, log_format) == (COW, "parquet"):
+        pytest.skip("copy-on-write tables have no logs")
+    path = str(tmp_path / "types")
+
+    def made(first: int, end: int, ts: int) -> DataFrame:
+        keys = ("id", "ts", "p")
+        columns = [
+            f"{text.format(ts=ts)} as {name}"
+            if name in keys
+            else f"if(n % 5 = 4, null, {text.format(ts=ts)}) as {name}"
+            for name, text in TYPES.items()
+        ]
+        return hudi_spark.range(first, end, 1, 1).withColumnRenamed("id", "n").selectExpr(*columns)
+
+    options = {"hoodie.logfile.data.block.format": log_format}
+    table = Table.create(
+        hudi_spark,
+        path,
+        made(0, 1, 1),
+        name="types",
+        key="id",
+        partition_by="p",
+        ordering="ts",
+        table_type=table_type,
+        table_version=table_version,
+        options=options,
+    )
+    table.bulk_insert(made(0, 20, 1))
+    table.upsert(made(5, 25, 2))
+    owed = texts(made(0, 5, 1)) + texts(made(5, 25, 2))
+    assert texts(apache_rows(hudi_spark, path)) == sorted(owed)
+
+    given = {
+        "hoodie.table.name": "types",
+        "hoodie.datasource.write.table.type": table_type,
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.partitionpath.field": "p",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.write.table.version": str(table_version),
+        "hoodie.write.auto.upgrade": "false",
+        **options,
+        **services(Kind(table_type=table_type)),
+    }
+    made(24, 30, 3).write.format("hudi").options(**given).mode("append").save(path)
+    owed = texts(made(0, 5, 1)) + texts(made(5, 24, 2)) + texts(made(24, 30, 3))
+    assert texts(apache_rows(hudi_spark, path)) == sorted(owed)
+    assert texts(table.read()) == sorted(owed)
+
+
+def apache_rows(spark: SparkSession, path: str) -> DataFrame:
+    return spark.read.format("hudi").load(path).select(*TYPES)
+
+
+def texts(frame: DataFrame) -> list[str]:
+    return sorted(str(row[0]) for row in frame.select(F.to_json(F.struct("*"))).collect())
