@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
@@ -245,4 +246,6 @@ def apache_rows(spark: SparkSession, path: str) -> DataFrame:
 
 
 def texts(frame: DataFrame) -> list[str]:
-    return sorted(str(row[0]) for row in frame.select(F.to_json(F.struct("*"))).collect())
+    found = frame.select(F.to_json(F.struct("*"))).collect()
+    # Whoever rewrites a map may order it anew.
+    return sorted(json.dumps(json.loads(row[0]), sort_keys=True) for row in found)
