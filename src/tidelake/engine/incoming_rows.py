@@ -223,8 +223,12 @@ def _flag(at: int) -> str:
     return f"_tidelake_bad_{at}"
 
 
-def for_tasks(rows: Incoming, frame: DataFrame) -> DataFrame:
-    """Return what tasks need of the rows: columns, key, path, group, hash, change and position."""
-    extra = [name for name in (CHANGE, POSITION) if name in frame.columns]
-    names = (*rows.columns, RECORD_KEY, PARTITION_PATH, GROUP, CHECK, *extra)
+def for_tasks(rows: Incoming, frame: DataFrame, *, is_planned: bool = True) -> DataFrame:
+    """Return what tasks need of the rows: columns, key and path, and what else the plan gave them.
+
+    Rows of a write without a plan all go to new groups, and nobody counted them.
+    """
+    names = [*rows.columns, RECORD_KEY, PARTITION_PATH]
+    if is_planned:
+        names += [GROUP, CHECK, *(n for n in (CHANGE, POSITION) if n in frame.columns)]
     return frame.select(*(f"`{name}`" for name in names))

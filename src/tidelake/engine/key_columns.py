@@ -34,6 +34,8 @@ class KeyColumns:
         self._schema = schema
         self._zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
         self._parts = [self._text(name, "record key") for name in spec.fields]
+        for field in spec.partition:
+            field_type(schema, field.name, "partition")
 
     def record_key(self) -> Column:
         """Return the record key; null when keys are made up."""
@@ -55,7 +57,9 @@ class KeyColumns:
         """
         if len(self._parts) == 1:
             return [self.record_key()]
-        return [self._parts[self._spec.fields.index(name)] for name in fields]
+        parts = [self._parts[self._spec.fields.index(name)] for name in fields]
+        # What looks like a placeholder is taken for one.
+        return [F.when(~part.isin(_NULL_PART, _EMPTY_PART), part) for part in parts]
 
     def is_oddly_hashed(self, fields: Sequence[str]) -> Column:
         """Return whether Hudi may take the key apart in another way than it was put together.

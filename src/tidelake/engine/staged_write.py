@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.engine.incoming_rows import CHECK, GROUP
+from tidelake.engine.incoming_rows import GROUP
 from tidelake.engine.write_session import Choice, WriteSession
 from tidelake.engine.write_tasks import WriteWork, gathered, token_of_task
 from tidelake.errors import ConfigError
@@ -61,7 +61,6 @@ def keyed(batch: pa.RecordBatch, choice: Choice) -> pa.RecordBatch:
         columns[GROUP] = bucket_words(
             choice.keys, rows, keys, choice.index.hash_fields, choice.index.buckets
         )
-    columns[CHECK] = pa.repeat(pa.scalar(0, pa.int64()), len(batch))
     return pa.RecordBatch.from_pydict({n: _one(c) for n, c in columns.items()})
 
 

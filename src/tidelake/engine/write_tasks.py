@@ -183,8 +183,9 @@ class _Counted:
     def __iter__(self) -> Batches:
         for batch in self._batches:
             self.rows += len(batch)
-            hashes = batch.column(batch.schema.get_field_index(CHECK)).to_numpy()
-            self.check ^= int(np.bitwise_xor.reduce(hashes)) if len(hashes) else 0
+            at = batch.schema.get_field_index(CHECK)
+            if at >= 0 and len(batch):
+                self.check ^= int(np.bitwise_xor.reduce(batch.column(at).to_numpy()))
             yield batch
 
 

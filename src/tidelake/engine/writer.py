@@ -164,35 +164,42 @@ class Writer:
             work = WriteWork(
                 spec=session.spec(txn, choice), plan=None, is_sorted=is_sorted or not by_partition
             )
-            made = written(for_tasks(rows, frame), work)
+            made = written(for_tasks(rows, frame, is_planned=False), work)
             return session.commit(txn, made.stats, choice.schema.avro)
 
     def _change(self, rows: Incoming, choice: Choice) -> Commit:
         """Write rows to the file groups that hold, or are to hold, their keys."""
         with _kept(rows) as kept:
-            if choice.index.is_ring:
-                found = self._on_rings(kept, choice.index)
-            elif not choice.index.is_bucket and self._needs_lookup(choice):
-                found = self._looked_up(kept, choice)
+            looks_up = not choice.index.is_bucket and self._needs_lookup(choice)
+            if looks_up and choice.index.type.is_global:
+                first = None
+                found = self._looked_up(kept, choice, list(self._session.state.view.partitions()))
             else:
-                workload = count_rows(kept)
-                if not workload.oddly_hashed:
-                    return self._counted(kept, workload, choice)
-                found = _rehashed(kept, choice.index)
+                first = count_rows(kept)
+                if looks_up:
+                    found = self._looked_up(kept, choice, first.partitions)
+                elif choice.index.is_ring:
+                    found = self._on_rings(kept, choice.index, first.partitions)
+                elif first.oddly_hashed:
+                    found = _rehashed(kept, choice.index)
+                else:
+                    return self._counted(kept, first, choice)
             with _kept(found) as looked_up:
-                return self._counted(looked_up, count_rows(looked_up), choice)
+                workload = count_rows(looked_up)
+                if first is not None and not set(workload.partitions) <= set(first.partitions):
+                    raise _changed(first.rows, workload.rows)
+                return self._counted(looked_up, workload, choice)
 
     def _needs_lookup(self, choice: Choice) -> bool:
         if choice.operation in (WriteOperation.UPSERT, WriteOperation.DELETE):
             return True
         return self._session.options.insert_duplicates is not DuplicatePolicy.NONE
 
-    def _looked_up(self, rows: Incoming, choice: Choice) -> Incoming:
-        """Return the rows with the file groups in which their keys are."""
+    def _looked_up(self, rows: Incoming, choice: Choice, partitions: Sequence[str]) -> Incoming:
+        """Return the rows with the file groups of `partitions` in which their keys are."""
         session = self._session
         is_global = choice.index.type.is_global
         view = session.state.view
-        partitions = list(view.partitions()) if is_global else count_rows(rows).partitions
         moves = is_global and choice.index.moves_partition and not choice.is_delete
         lookup = Lookup(
             spark=self._spark,
@@ -231,11 +238,11 @@ class Writer:
                 )
         return rows.with_frame(rows.frame.where(~is_known))
 
-    def _on_rings(self, rows: Incoming, index: Index) -> Incoming:
+    def _on_rings(self, rows: Incoming, index: Index, partitions: Sequence[str]) -> Incoming:
         state = self._session.state
         rings = load_rings(
             state.storage,
-            count_rows(rows).partitions,
+            partitions,
             [i.requested_time for i in state.timeline.writes()],
             index.buckets,
         )
@@ -297,12 +304,7 @@ class Writer:
             arranged = spread(frame, weights, workload.rows, self._cores(), parallelism)
             made = written(arranged, work)
         if (made.rows, made.checksum) != (workload.rows, workload.checksum):
-            raise InputChangedError(
-                f"the DataFrame gave {workload.rows} rows at first, and {made.rows} that were not "
-                "the same when they were written",
-                next_step="make it give the same rows each time, such as by writing them to files "
-                "first; the table is as it was",
-            )
+            raise _changed(workload.rows, made.rows)
         return made
 
     def _cores(self) -> int:
@@ -320,6 +322,15 @@ def _kept(rows: Incoming) -> Iterator[Incoming]:
         yield rows.with_frame(frame)
     finally:
         frame.unpersist()
+
+
+def _changed(first: int, then: int) -> InputChangedError:
+    return InputChangedError(
+        f"the DataFrame gave {first} rows at first, and {then} that were not the same when it was "
+        "run again",
+        next_step="make it give the same rows each time, such as by writing them to files first; "
+        "the table is as it was",
+    )
 
 
 def _rehashed(rows: Incoming, index: Index) -> Incoming:

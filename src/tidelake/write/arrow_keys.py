@@ -73,7 +73,11 @@ def bucket_words(
     odd = pc.match_substring(keys, ",")
     if len(spec.fields) > 1:
         parts = dict(zip(spec.fields, key_parts(spec, rows), strict=True))
-        hashed = [parts[name] for name in fields]
+        # What looks like a placeholder is taken for one.
+        placeholders = pa.array(["__null__", "__empty__"])
+        hashed = [
+            pc.if_else(pc.is_in(parts[name], placeholders), None, parts[name]) for name in fields
+        ]
         commas = [
             pc.fill_null(pc.match_substring(p, ","), fill_value=False) for p in parts.values()
         ]
