@@ -423,6 +423,14 @@ RECORD_POSITIONS = _write(
     "Whether log blocks say which rows of the base file they change, from table version 8 on.",
     default="true",
 )
+STAGING_EXPIRY = _write(
+    "hoodie.write.staging.expiry.minutes",
+    Kind.INTEGER,
+    "Minutes without a sign of life after which rows that a write of the data source laid aside "
+    "count as left over and are removed by the next write; a write gives one every ten minutes.",
+    default="1440",
+    ours=True,
+)
 
 #: Options that would change what is written in ways tidelake does not offer.
 REFUSED = {

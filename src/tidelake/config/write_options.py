@@ -62,6 +62,7 @@ class WriteOptions:
     record_size_bytes: int = 1024
     insert_auto_split: bool = True
     insert_split: int = 500_000
+    staging_expiry_ms: int = 24 * 3_600_000
     commit_metadata: Mapping[str, str] = field(default_factory=dict)
     """Extra entries for the commit, given as options below a prefix."""
 
@@ -111,6 +112,7 @@ class WriteOptions:
             record_size_bytes=_count(write_keys.RECORD_SIZE, settings, least=1),
             insert_auto_split=write_keys.INSERT_AUTO_SPLIT.flag(settings),
             insert_split=_count(write_keys.INSERT_SPLIT, settings, least=1),
+            staging_expiry_ms=60_000 * _count(write_keys.STAGING_EXPIRY, settings, least=1),
             commit_metadata=_commit_metadata(settings),
         )
 

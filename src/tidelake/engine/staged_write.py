@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.engine.incoming_rows import GROUP
+from tidelake.engine.staging import StagingArea
 from tidelake.engine.write_session import Choice, WriteSession
 from tidelake.engine.write_tasks import WriteWork, gathered, token_of_task
+from tidelake.env import Env
 from tidelake.errors import ConfigError
 from tidelake.files import read_base, read_slice
 from tidelake.files.write_task import WriteToken
@@ -26,7 +28,6 @@ from tidelake.model import Commit
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.records._polars import polars as pl
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
-from tidelake.storage import Storage
 from tidelake.txn import Transaction
 from tidelake.write.arrow_keys import bucket_words, partition_paths, record_keys
 from tidelake.write.groups import LiveGroup
@@ -65,7 +66,7 @@ def keyed(batch: pa.RecordBatch, choice: Choice) -> pa.RecordBatch:
 
 
 def stage(
-    storage: Storage, folder: str, batches: Iterable[pa.RecordBatch], choice: Choice
+    env: Env, area: StagingArea, batches: Iterable[pa.RecordBatch], choice: Choice
 ) -> list[StagedFile]:
     """Lay the rows of one task aside, a file for each partition."""
     token = token_of_task()
@@ -80,12 +81,13 @@ def stage(
         with pa.ipc.new_stream(sink, own[0].schema) as stream:
             for piece in own:
                 stream.write_batch(piece)
-        path = f"{folder}/{token.format()}-{len(staged)}.arrow"
-        storage.put(path, sink.getvalue().to_pybytes())
+        path = f"{area.folder}/{token.format()}-{len(staged)}.arrow"
+        env.storage.put(path, sink.getvalue().to_pybytes())
         rows = sum(map(len, own))
         staged.append(StagedFile(partition=partition, path=path, rows=rows))
 
     for batch in batches:
+        area.keep_alive(env)
         if not len(batch):
             continue
         for (partition, _), piece in gathered([keyed(batch, choice)], whole=True):

@@ -15,6 +15,7 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.config import FailedWritesPolicy, TableConfig, WriteOperation, WriteOptions
 from tidelake.engine.avro_types import avro_schema
+from tidelake.engine.staging import delete_leftovers
 from tidelake.env import Env
 from tidelake.errors import SchemaError, UnsupportedTableError
 from tidelake.files import read_footers, read_slice
@@ -219,7 +220,8 @@ class WriteSession:
         return record_size(islice(self._newest_commits(), _SIZED_COMMITS), self.options)
 
     def begin(self, operation: WriteOperation, write_id: str | None) -> Transaction:
-        """Put the write on the timeline."""
+        """Put the write on the timeline, once what dead writes laid aside is gone."""
+        delete_leftovers(self.env, older_than_ms=self.options.staging_expiry_ms)
         return begin(
             self.env,
             self.config,

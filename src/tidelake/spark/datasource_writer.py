@@ -18,6 +18,7 @@ from typing_extensions import override
 from tidelake.config import DuplicatePolicy, WriteOperation, WriteOptions
 from tidelake.engine import avro_schema
 from tidelake.engine.staged_write import StagedFile, bring_in, keyed, stage
+from tidelake.engine.staging import StagingArea
 from tidelake.engine.write_session import Choice, WriteSession
 from tidelake.engine.write_tasks import WriteWork, token_of_task
 from tidelake.env import Env
@@ -31,7 +32,6 @@ from tidelake.txn import InstantTimes, Transaction, create_table
 from tidelake.write.create import table_spec
 from tidelake.write.operation import REPLACING, action_of
 
-_STAGING = ".hoodie/.temp/.tidelake"
 #: Operations whose rows need no look at the table, unless it has buckets.
 _ADDING = frozenset(
     {
@@ -69,7 +69,7 @@ class TidelakeWriter(DataSourceArrowWriter):
         self._create_if_absent(given)
         session = self._session()
         self._choice = session.choose(self._operation, schema, None)
-        self._folder = f"{_STAGING}/{session.env.ids.new()}"
+        self._area = StagingArea.of_new_write(session.env)
         self._instant: str | None = None
         self._spec: WriteSpec | None = None
         if self._goes_at_once(self._choice, given):
@@ -77,13 +77,15 @@ class TidelakeWriter(DataSourceArrowWriter):
             txn.start()
             self._instant = txn.instant_time
             self._spec = session.spec(txn, self._choice)
+        else:
+            self._area.keep_alive(session.env)
 
     @override
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write or lay aside the rows of one task."""
         if self._spec is None:
-            storage = open_storage(self._path, self._options)
-            return Laid(staged=stage(storage, self._folder, iterator, self._choice))
+            env = Env(open_storage(self._path, self._options))
+            return Laid(staged=stage(env, self._area, iterator, self._choice))
         work = WriteWork(spec=self._spec, plan=None, is_sorted=not self._choice.keys.partition)
         rows = (keyed(batch, self._choice) for batch in iterator if len(batch))
         done = work.write(rows, token_of_task())
@@ -99,7 +101,7 @@ class TidelakeWriter(DataSourceArrowWriter):
             try:
                 bring_in(session, self._choice, staged, token_of_task())
             finally:
-                session.state.storage.delete_folder(self._folder)
+                self._area.delete(session.state.storage)
             return
         stats = [stat for m in laid for stat in m.stats]
         with self._transaction(session, self._instant) as txn:
@@ -115,7 +117,7 @@ class TidelakeWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave the table as it was; files of tasks that still run are known by their markers."""
         session = self._session()
-        session.state.storage.delete_folder(self._folder)
+        self._area.delete(session.state.storage)
         if self._instant is not None:
             self._transaction(session, self._instant).abort()
 
