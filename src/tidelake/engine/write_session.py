@@ -27,7 +27,7 @@ from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.state import TableSchema, TableState
 from tidelake.records import META_COLUMNS, MergeSpec
 from tidelake.records.schema import RECORD_KEY
-from tidelake.txn import Transaction, begin, find_commit
+from tidelake.txn import MetadataKeeper, NoMetadataTable, Transaction, begin, find_commit
 from tidelake.view import StorageListing, TableView
 from tidelake.write.agree import refuse_contradictions
 from tidelake.write.groups import LiveGroup, clustered_groups, live_groups, refuse_clustered
@@ -85,6 +85,11 @@ class WriteSession:
     def config(self) -> TableConfig:
         """Return the table's settings."""
         return self.state.config
+
+    @cached_property
+    def keeper(self) -> MetadataKeeper:
+        """Return what keeps the table's metadata table."""
+        return NoMetadataTable(self.env)
 
     def done_before(self, write_id: str | None) -> Commit | None:
         """Return the commit that an earlier call made under the same idempotence key."""
@@ -231,6 +236,7 @@ class WriteSession:
             write_id=write_id,
             roll_back=self.options.failed_writes is FailedWritesPolicy.EAGER,
             use_markers=self.options.rollback_using_markers,
+            keeper=self.keeper,
         )
 
     def view(self, txn: Transaction) -> TableView:

@@ -138,6 +138,7 @@ class TidelakeWriter(DataSourceArrowWriter):
             action=action_of(self._operation, session.config.table_type),
             operation=self._operation.value,
             write_id=None,
+            keeper=session.keeper,
         )
 
     def _create_if_absent(self, given: WriteOptions) -> None:

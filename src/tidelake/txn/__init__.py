@@ -1,15 +1,20 @@
 from tidelake.txn.create import TableSpec, create_table
+from tidelake.txn.keeper import FileChanges, MetadataKeeper, NoMetadataTable, changes_of
 from tidelake.txn.protocol import WRITE_ID, Outcome, Transaction, begin, find_commit
 from tidelake.txn.rollback import failed_writes, roll_back_failed
 from tidelake.txn.time import InstantTimes
 
 __all__ = [
     "WRITE_ID",
+    "FileChanges",
     "InstantTimes",
+    "MetadataKeeper",
+    "NoMetadataTable",
     "Outcome",
     "TableSpec",
     "Transaction",
     "begin",
+    "changes_of",
     "create_table",
     "failed_writes",
     "find_commit",

@@ -1,8 +1,8 @@
 """The steps of one write, in the order in which files appear, and what a crash leaves.
 
 `begin`
-1. The metadata table's names leave the table's properties. A crash leaves a table whose readers
-   list storage; Apache Hudi builds its metadata table anew.
+1. The metadata table is brought up to date with the table, or its names leave the table's
+   properties: see `txn.keeper`. A crash leaves a table whose readers list storage.
 2. Failed writes are rolled back: see `txn.rollback`. The next `begin` goes on where this one ended.
 3. `requested` appears. A crash leaves an instant without files.
 
@@ -16,18 +16,20 @@ Tasks, through `files`
 `commit`
 6. The heartbeat goes: a task that is still running will now delete its own file.
 7. Files that have a marker and no stat go; tasks that were retried or ran twice wrote them.
-8. **The completed file appears**, whole or not at all, and only if it is not there. Before it a
+8. The metadata table learns of the files. A crash leaves a metadata table that is ahead; readers
+   pass over what it says of pending instants, and a rollback of the instant takes it back.
+9. **The completed file appears**, whole or not at all, and only if it is not there. Before it a
    crash leaves the table as it was, after it the table as it is to be.
-9. The markers go. A crash leaves markers that nobody reads.
+10. The markers go. A crash leaves markers that nobody reads.
 
-Up to step 8 the next write, ours or Apache's, finds a pending instant and rolls it back by its
-markers. When step 8 fails, the timeline is read again, and if the file is there, the commit landed.
+Up to step 9 the next write, ours or Apache's, finds a pending instant and rolls it back by its
+markers. When step 9 fails, the timeline is read again, and if the file is there, the commit landed.
 If it is not, the commit did not land, and yet nothing is cleaned up here, because a request that
 the storage lost sight of might still arrive: the next write decides, from the timeline. If the
 timeline cannot be read either, the outcome is unknown.
 
 One writer at a time is assumed. With more of them two parts become critical sections: taking a time
-and publishing `requested`, and everything from the check that `inflight` is still there to step 8.
+and publishing `requested`, and everything from the check that `inflight` is still there to step 9.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from tidelake.config import TableConfig, keys
+from tidelake.config import TableConfig
 from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
@@ -56,9 +58,9 @@ from tidelake.timeline import (
     Timeline,
     TimelineContents,
     load_timeline,
-    update_table_config,
 )
 from tidelake.timeline.load import completion_time_from
+from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable, changes_of
 from tidelake.txn.markers import delete_markers, delete_strays
 from tidelake.txn.rollback import Rollback, roll_back_failed
 from tidelake.txn.time import InstantTimes
@@ -101,12 +103,14 @@ def begin(
     write_id: str | None = None,
     roll_back: bool = True,
     use_markers: bool = True,
+    keeper: MetadataKeeper | None = None,
 ) -> Transaction:
     """Roll back what failed before, and put a new write on the timeline.
 
     `timeline` must be what the table has right now. `roll_back` is the policy EAGER; without it
-    failed writes stay where they are. Plan the write with the transaction's `config` and
-    `timeline`, and list files after this call only: a rollback may have changed all three.
+    failed writes stay where they are. Without `keeper` the table loses its metadata table. Plan the
+    write with the transaction's `config` and `timeline`, and list files after this call only: a
+    rollback may have changed all three.
     """
     restore = next((i for i in timeline.pending if i.action is Action.RESTORE), None)
     if restore is not None:
@@ -114,11 +118,14 @@ def begin(
             f"restore {restore.requested_time} of this table has not finished",
             next_step="run the restore to its end, with the tool that began it; then write again",
         )
-    config = _without_metadata_table(env, config)
+    keeper = keeper or NoMetadataTable(env)
     times = InstantTimes(env.clock, config, timeline)
+    config = keeper.prepare(config, timeline, times)
     if roll_back:
         contents = TimelineContents(env.storage, config)
-        if roll_back_failed(env, config, timeline, contents, times, use_markers=use_markers):
+        if roll_back_failed(
+            env, config, timeline, contents, times, use_markers=use_markers, keeper=keeper
+        ):
             timeline = load_timeline(env.storage, config)
     publisher = Publisher(env.storage, config)
     requested_time = times.next()
@@ -133,6 +140,7 @@ def begin(
         action=action,
         operation=operation,
         write_id=write_id,
+        keeper=keeper,
     )
 
 
@@ -150,6 +158,7 @@ class Transaction:
         action: Action,
         operation: str,
         write_id: str | None,
+        keeper: MetadataKeeper,
     ) -> None:
         self.config = config
         self.timeline = timeline
@@ -162,6 +171,7 @@ class Transaction:
         self._storage = env.storage
         self._times = times
         self._write_id = write_id
+        self._keeper = keeper
         self._publisher = Publisher(env.storage, config)
 
     @property
@@ -212,6 +222,7 @@ class Transaction:
                 f"instant {self.instant_time} is gone from the timeline: somebody rolled it back",
                 next_step="run the write again; one writer at a time may write to this table",
             )
+        self._keeper.record(self.instant_time, changes_of(stats, replaced), self._times)
         completion_time, attempts = self._publish(content)
         instant = Instant(
             requested_time=self.instant_time,
@@ -232,7 +243,7 @@ class Transaction:
             return
         timeline = load_timeline(self._storage, self.config)
         mine = (i for i in timeline.pending if i.requested_time == self.instant_time)
-        rollback = Rollback(self._env, self.config, timeline, self._times)
+        rollback = Rollback(self._env, self.config, timeline, self._times, self._keeper)
         for instant in mine:
             rollback.run(instant)
 
@@ -324,23 +335,6 @@ class Transaction:
         except StorageError:
             return None  # the write counts, whatever its time is
         return completion_time_from(found.modified_ms) if found else None
-
-
-def _without_metadata_table(env: Env, config: TableConfig) -> TableConfig:
-    """Take the metadata table's partitions out of the properties, which makes readers list storage.
-
-    Apache lists files through it whenever the properties name it, so rows that it does not know
-    would be hidden, and later written twice. Its folder stays: without the names nobody reads it.
-    """
-    names = (keys.METADATA_PARTITIONS, keys.METADATA_PARTITIONS_INFLIGHT)
-    if not any(key.items(config.properties) for key in names):
-        return config
-    _log.warning(
-        "the metadata table of %s is switched off: this write does not keep it. Readers list "
-        "storage instead, and Apache Hudi's next write builds it anew",
-        env.storage.spec.uri,
-    )
-    return update_table_config(env, {key.name: "" for key in names})
 
 
 def _paths(stats: Sequence[WriteStat]) -> set[str]:

@@ -6,11 +6,13 @@ A rollback is an instant itself. It keeps an order, in which a crash leaves thes
    it has written its file, and deletes the file itself; all others have left a marker by then.
 2. `rollback.requested` says which files are to go. Before it, nothing has happened. After it, the
    plan is the truth, and whoever comes next, Apache Hudi included, carries out the same plan again.
-3. `rollback.inflight`, then the files of the plan go; one that is gone already counts as done. On
-   table versions up to 7 a log file is not deleted, because others may have written to it: a log
-   file behind it takes back the blocks of the failed instant.
+3. `rollback.inflight`, then the metadata table forgets the failed instant, then the files of the
+   plan go; one that is gone already counts as done. On table versions up to 7 a log file is not
+   deleted, because others may have written to it: a log file behind it takes back the blocks of the
+   failed instant.
 4. The files of the failed instant on the timeline go, and after them its markers.
-5. The completed rollback appears. From then on nothing but its record is left of the failed write.
+5. The metadata table learns of logs that were added, and of deleted files that it still lists.
+6. The completed rollback appears. From then on nothing but its record is left of the failed write.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from tidelake.formats.plans import (
 from tidelake.model import WRITE_ACTIONS, Action, Instant, LogFile, State
 from tidelake.storage import Storage
 from tidelake.timeline import Publisher, Timeline, TimelineContents
+from tidelake.txn.keeper import FileChanges, MetadataKeeper, NoMetadataTable
 from tidelake.txn.markers import delete_markers, list_markers
 from tidelake.txn.time import InstantTimes
 
@@ -61,12 +64,13 @@ def roll_back_failed(
     times: InstantTimes,
     *,
     use_markers: bool = True,
+    keeper: MetadataKeeper | None = None,
 ) -> bool:
     """Finish rollbacks that somebody began, then roll back every failed write.
 
     Return whether anything was done: the timeline has changed then.
     """
-    rollback = Rollback(env, config, timeline, times)
+    rollback = Rollback(env, config, timeline, times, keeper or NoMetadataTable(env))
     done: set[str] = set()
     begun = [i for i in timeline.pending if i.action is Action.ROLLBACK]
     for instant in begun:
@@ -81,9 +85,15 @@ class Rollback:
     """Rolls back instants of one table, as the timeline shows them."""
 
     def __init__(
-        self, env: Env, config: TableConfig, timeline: Timeline, times: InstantTimes
+        self,
+        env: Env,
+        config: TableConfig,
+        timeline: Timeline,
+        times: InstantTimes,
+        keeper: MetadataKeeper,
     ) -> None:
         self._env = env
+        self._keeper = keeper
         self._storage = env.storage
         self._config = config
         self._timeline = timeline
@@ -146,12 +156,16 @@ class Rollback:
         names = self._files_on_timeline(target)
         # Readers must not see half of it, should it have completed once.
         self._publisher.remove(n for n in names if names[n] is State.COMPLETED)
+        is_forgotten = self._keeper.undo(target.commit_time, self._times)
         done = _Done(self._storage, self._config)
         for request in plan.rollback_requests or ():
             done.undo(request, rollback_time=requested_time, failed_time=target.commit_time)
         pending = {State.INFLIGHT} if keep_plan else {State.INFLIGHT, State.REQUESTED}
         self._publisher.remove(n for n in names if names[n] in pending)
         delete_markers(self._storage, target.commit_time)
+        changes = done.changes(with_deletes=not is_forgotten)
+        if changes:
+            self._keeper.record(requested_time, changes, self._times)
         metadata = RollbackMetadata(
             start_rollback_time=requested_time,
             time_taken_in_millis=max(0, self._env.clock.now_ms() - began_ms),
@@ -329,6 +343,19 @@ class _Done:
             assert added is not None  # the name has just been spelt
             if self.storage.put_if_absent(added.path, command):
                 return added, len(command)
+
+    def changes(self, *, with_deletes: bool) -> FileChanges:
+        return FileChanges(
+            written={
+                partition: {path.rpartition("/")[2]: size for path, size in logs.items()}
+                for partition, logs in self.written.items()
+            },
+            deleted={
+                partition: [path.rpartition("/")[2] for path in paths]
+                for partition, paths in self.deleted.items()
+                if with_deletes and paths
+            },
+        )
 
     def by_partition(self) -> Mapping[str, RollbackPartitionMetadata]:
         return {
