@@ -1,0 +1,3 @@
+from tidelake.services.plan import PlannedFile, Service, ServicePlan
+
+__all__ = ["PlannedFile", "Service", "ServicePlan"]
