@@ -204,6 +204,8 @@ class LocalStorage:
 
 
 def _write_durably(file: BinaryIO, data: bytes) -> None:
+    if not data:
+        return  # an empty file has nothing to lose, and no sync of it would keep its name
     file.write(data)
     file.flush()
     os.fsync(file.fileno())
