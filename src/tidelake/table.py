@@ -11,13 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
-from tidelake.config import (
-    ReadOptions,
-    ServiceOptions,
-    TableConfig,
-    WriteOperation,
-    WriteOptions,
-)
+from tidelake.config import ReadOptions, TableConfig, WriteOperation, WriteOptions
 from tidelake.config.write_options import without_write_options
 from tidelake.engine import Writer, avro_schema, changes_dataframe, spark_schema, to_dataframe
 from tidelake.env import Env
@@ -31,7 +25,6 @@ from tidelake.read.snapshot import plan_snapshot
 from tidelake.read.state import TableState
 from tidelake.read.torn_logs import refuse_damaged_logs
 from tidelake.records import arrow_schema
-from tidelake.services import Cleaned, Service, ServicePlan, TableNow, clean, plan_service
 from tidelake.storage import Storage, open_storage
 from tidelake.timeline import Timeline, load_table_config, with_history
 from tidelake.txn import create_table
@@ -77,7 +70,7 @@ class Table:
         self._given = dict(options or {})
         self._options = ReadOptions.from_options(without_write_options(self._given))
         self._storage = open_storage(path, options)
-        self._opened = _load(self._storage, self._options)
+        self._config = load_table_config(self._storage)
 
     @classmethod
     def open(
@@ -145,7 +138,7 @@ class Table:
     @property
     def name(self) -> str:
         """Return the table's name."""
-        return self._opened.config.name
+        return self._config.name
 
     @property
     def path(self) -> str:
@@ -155,12 +148,12 @@ class Table:
     @property
     def table_type(self) -> TableType:
         """Return whether the table is copy-on-write or merge-on-read."""
-        return self._opened.config.table_type
+        return self._config.table_type
 
     @property
     def table_version(self) -> int:
         """Return the version of the table format."""
-        return self._opened.config.table_version
+        return self._config.table_version
 
     @property
     def schema(self) -> T.StructType:
@@ -307,19 +300,6 @@ class Table:
         """Retire whole partitions, named by their path or as `column=value`."""
         return self._writer(options).delete_partitions(partitions, write_id)
 
-    def clean(self, *, options: Options | None = None) -> list[Cleaned]:
-        """Delete the files that nobody can ask for any more, by `hoodie.clean.*`.
-
-        Finishes cleans that were begun before. Returns what was done, nothing when no file is old
-        enough.
-        """
-        given = self._services(options)
-        return list(clean(Env(self._storage), given.clean))
-
-    def plan(self, service: Service | str, *, options: Options | None = None) -> ServicePlan:
-        """Return what a service would do now, without doing it; the value prints well."""
-        return plan_service(TableNow.load(Env(self._storage)), service, self._services(options))
-
     def timeline(self, history: bool = False) -> list[Instant]:
         """Return the instants, newest last; with `history` the archived ones too."""
         state = self._now()
@@ -332,9 +312,6 @@ class Table:
         state = self._now()
         at = None if as_of is None else state.as_of(as_of)
         return state.view.latest_slices(None if partition is None else [partition], as_of=at)
-
-    def _services(self, options: Options | None) -> ServiceOptions:
-        return WriteOptions.from_options({**self._given, **(options or {})}).services
 
     def _now(self) -> TableState:
         return _load(self._storage, self._options)
