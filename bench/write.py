@@ -106,21 +106,28 @@ def main(arguments: Sequence[str]) -> None:
                 continue
             commits = _run(bench, engines, load, folder, args.warm_ups)
             _show(commits)
-            verdicts += _judge(load, commits)
-            measured[load.name] = {name: each.as_json() for name, each in commits.items()}
+            judged = _judge(load, commits)
+            verdicts += judged
+            measured[load.name] = {
+                "setting": _setting(args.rows, args.runs),
+                "left_out": list(bench.left_out),
+                "engines": {name: each.as_json() for name, each in commits.items()},
+                "goals": [verdict.as_json() for verdict in judged],
+            }
         show_verdicts(verdicts)
         bench.spark.stop()
     if args.name:
-        results = {
-            "setting": _setting(args.rows, args.runs),
-            "left_out": list(bench.left_out),
-            "workloads": measured,
-            "goals": [verdict.as_json() for verdict in verdicts],
-        }
-        RESULTS.mkdir(exist_ok=True)
-        path = RESULTS / f"{args.name}.json"
-        path.write_text(json.dumps(results, indent=2) + "\n")
+        path = _save(args.name, measured)
         sys.stdout.write(f"\nresults in {path}\n")
+
+
+def _save(name: str, measured: Mapping[str, object]) -> Path:
+    """Put the workloads into a results file; those that were not run stay as they are there."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**before, **measured}, indent=2) + "\n")
+    return path
 
 
 _Make = Callable[["SparkSession", Path, int, int, str], "Workload | None"]
