@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.engine.key_columns import KeyColumns, bucket, is_nullable
-from tidelake.errors import SchemaError
 from tidelake.files.write_task import CHANGE, POSITION
 from tidelake.records import META_COLUMNS
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
 from tidelake.write.keys import KeySpec
-from tidelake.write.plan import Workload
 from tidelake.write.sizing import Share
 
 #: A file id, or the number of a bucket as eight digits; null as long as no group is chosen.
@@ -37,12 +33,14 @@ class Incoming:
     """Rows with their keys.
 
     `frame` has the user's columns, the record key, the partition path, the hash of both and the
-    group. `bad` are conditions that no row may meet, by what is wrong with such a row.
+    group. `bad` are conditions that no row may meet, by what is wrong with such a row. The record
+    key is a copy of `key_column`, if that is one of the columns.
     """
 
     frame: DataFrame
     columns: tuple[str, ...]
     bad: Mapping[str, Column]
+    key_column: str | None = None
 
     def with_frame(self, frame: DataFrame) -> Incoming:
         """Return the same rows in another form."""
@@ -86,7 +84,7 @@ def keyed_rows(
         number = bucket(keys.hashed_parts(fields), count)
         group, odd = F.lpad(number.cast("string"), 8, "0"), keys.is_oddly_hashed(fields)
     made = frame.select(
-        *(F.col(f"`{name}`") for name in columns),
+        *(["*"] if list(columns) == frame.columns else map(_quoted, columns)),
         key.alias(RECORD_KEY),
         path.alias(PARTITION_PATH),
         check.alias(CHECK),
@@ -95,7 +93,8 @@ def keyed_rows(
         *(condition.alias(_flag(at)) for at, condition in enumerate(bad.values())),
     )
     flags = {problem: F.col(_flag(at)) for at, problem in enumerate(bad)}
-    return Incoming(made, tuple(columns), flags)
+    copied = keys.copied()
+    return Incoming(made, tuple(columns), flags, copied if copied in columns else None)
 
 
 def read_rows(frame: DataFrame, columns: Sequence[str], required: Sequence[str]) -> Incoming:
@@ -116,52 +115,6 @@ def _null_where_required(columns: Sequence[str]) -> dict[str, Column]:
     return {
         f"null in {name}, which the table requires": F.col(f"`{name}`").isNull() for name in columns
     }
-
-
-def count_rows(rows: Incoming) -> Workload:
-    """Run the rows once and count them; raise `SchemaError` for rows that may not be written."""
-    problems = list(rows.bad)
-    found = (
-        rows.frame.groupBy(PARTITION_PATH, GROUP)
-        .agg(
-            F.count(F.lit(1)).alias("rows"),
-            F.bit_xor(CHECK).alias("check"),
-            F.count_if(F.col(ODD)).alias("odd"),
-            *(F.count_if(rows.bad[p]).alias(f"bad{at}") for at, p in enumerate(problems)),
-        )
-        .collect()
-    )
-    for at, problem in enumerate(problems):
-        wrong = sum(row[f"bad{at}"] for row in found)
-        if wrong:
-            raise bad_rows(problem, wrong)
-    checksum = 0
-    for row in found:
-        checksum ^= row["check"]
-    counts = {(row[PARTITION_PATH], row[GROUP]): row["rows"] for row in found}
-    odd = sum(row["odd"] for row in found)
-    return Workload(counts=counts, checksum=checksum, oddly_hashed=odd)
-
-
-def refuse_bad_rows(rows: Incoming) -> None:
-    """Look for rows that may not be written, in one run; raise `SchemaError` for such rows."""
-    problems = list(rows.bad)
-    if not problems:
-        return
-    # A source that knows where its nulls are spares itself the scan.
-    bad = rows.frame.where(reduce(or_, rows.bad.values()))
-    counts = bad.agg(*(F.count_if(rows.bad[problem]) for problem in problems)).collect()[0]
-    for problem, wrong in zip(problems, counts, strict=True):
-        if wrong:
-            raise bad_rows(problem, wrong)
-
-
-def bad_rows(problem: str, count: int) -> SchemaError:
-    """Return the error for rows that may not be written."""
-    return SchemaError(
-        f"{count} row{'s have' if count > 1 else ' has'} {problem}",
-        next_step="correct or leave out these rows; nothing was written",
-    )
 
 
 def assigned(rows: Incoming, shares: Mapping[str, Sequence[Share]]) -> DataFrame:
@@ -228,7 +181,13 @@ def for_tasks(rows: Incoming, frame: DataFrame, *, is_planned: bool = True) -> D
 
     Rows of a write without a plan all go to new groups, and nobody counted them.
     """
-    names = [*rows.columns, RECORD_KEY, PARTITION_PATH]
+    names = [*rows.columns, PARTITION_PATH]
+    if rows.key_column is None:
+        names.append(RECORD_KEY)  # or else a task copies it, which is cheaper than to send it
     if is_planned:
         names += [GROUP, CHECK, *(n for n in (CHANGE, POSITION) if n in frame.columns)]
-    return frame.select(*(f"`{name}`" for name in names))
+    return frame.selectExpr(*map(_quoted, names))
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"

@@ -41,7 +41,8 @@ class Lookup:
 
     `with_ordering` brings the ordering values of the rows along, to compare them with others;
     `is_global` says that a key is looked for in every partition, `revives` that keys which logs
-    took away are to be found as well.
+    took away are to be found as well. `wanted` are the rows whose keys are looked for, if they are
+    so few that it pays to bring them to where the table's keys are read.
     """
 
     spark: SparkSession
@@ -52,9 +53,13 @@ class Lookup:
     is_global: bool = False
     revives: bool = False
     with_ordering: bool = False
+    wanted: DataFrame | None = None
 
     def known(self, groups: Sequence[LiveGroup]) -> DataFrame:
-        """Return key, partition path, file id and base row number of the rows in the groups."""
+        """Return key, partition path, file id and base row number of the rows in the groups.
+
+        With `wanted` only those of its keys, marked as few enough to be sent to every task.
+        """
         slices = [g.slice for g in groups]
         logged = [s for s in slices if s.log_files and self._logs_matter(s)]
         apart = {id(s) for s in logged}
@@ -67,9 +72,10 @@ class Lookup:
             parts.append(self._merged_keys(logged))
         if not parts:
             return self.spark.createDataFrame([], self._known_schema())
-        live = reduce(DataFrame.unionByName, parts)
+        live = self._of_wanted(reduce(DataFrame.unionByName, parts))
         emptied = [s for s in logged if s.base_file is not None and self.revives]
-        return live.unionByName(self._dead_keys(emptied, live)) if emptied else live
+        found = live.unionByName(self._dead_keys(emptied, live)) if emptied else live
+        return self._hinted(found)
 
     def _dead_keys(self, slices: Sequence[FileSlice], live: DataFrame) -> DataFrame:
         """Return the keys that logs took away and that are nowhere else.
@@ -82,8 +88,20 @@ class Lookup:
         nowhere = [
             F.lit(None).cast(gone.schema[n].dataType).alias(n) for n in self._ordering_names()
         ]
-        gone = gone.select(*kept, *nowhere)
-        return gone.join(live, [_KEY] if self.is_global else [_KEY, _PATH], "left_anti")
+        gone = self._of_wanted(gone.select(*kept, *nowhere))
+        return gone.join(self._hinted(live), self._same_key(), "left_anti")
+
+    def _of_wanted(self, known: DataFrame) -> DataFrame:
+        if self.wanted is None:
+            return known
+        keys = self.wanted.select(F.col(RECORD_KEY).alias(_KEY), F.col(PARTITION_PATH).alias(_PATH))
+        return known.join(F.broadcast(keys), self._same_key(), "left_semi")
+
+    def _hinted(self, known: DataFrame) -> DataFrame:
+        return known if self.wanted is None else F.broadcast(known)
+
+    def _same_key(self) -> list[str]:
+        return [_KEY] if self.is_global else [_KEY, _PATH]
 
     def _logs_matter(self, piece: FileSlice) -> bool:
         """Return whether logs may add keys to a slice, take some away, or order them anew."""

@@ -49,6 +49,14 @@ class KeyColumns:
         ]
         return F.concat_ws(",", *parts) if len(parts) > 1 else parts[0]
 
+    def copied(self) -> str | None:
+        """Return the column whose values are the record keys as they are, if there is one."""
+        if self._spec.named or len(self._spec.fields) != 1:
+            return None
+        name = self._spec.fields[0]
+        is_text = isinstance(field_type(self._schema, name, "record key"), T.StringType)
+        return name if is_text and name in self._schema.names else None
+
     def hashed_parts(self, fields: Sequence[str]) -> list[Column]:
         """Return the texts that Hudi's bucket index hashes for some of the key fields.
 

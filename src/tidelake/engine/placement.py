@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import count
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
@@ -18,8 +19,11 @@ _ONE_TASK_BYTES = 12 << 20
 _PLACED_LOOKS = 40_000_000
 _PLACED_GROUPS = 400
 _GROUPS_PER_CORE = 2
+#: So many groups for each core get a task of their own, which spares them to be sorted.
+_ALONE_PER_CORE = 8
 
 At = tuple[str, str]
+_SALT = "_tidelake_salt"
 
 
 def fits_one_task(rows: int, rewritten_bytes: int) -> bool:
@@ -30,43 +34,46 @@ def fits_one_task(rows: int, rewritten_bytes: int) -> bool:
 def spread(
     frame: DataFrame, weights: Mapping[At, int], rows: int, cores: int, wanted: int | None
 ) -> DataFrame:
-    """Return the rows with each group whole in one partition, partitions of similar weight."""
+    """Return the rows with each group whole in one partition, partitions of similar weight.
+
+    The rows of a group follow each other.
+    """
     groups = len(weights)
-    tasks = wanted or min(groups, cores * _GROUPS_PER_CORE)
-    if groups <= _PLACED_GROUPS and groups * rows <= _PLACED_LOOKS:
-        salts = salts_for(tasks)
-        at_bin = _bins(weights, tasks)
-        pairs = [
-            F.lit(text)
-            for (partition, group), number in at_bin.items()
-            for text in (f"{group}/{partition}", salts[number])
-        ]
-        name = F.concat(F.col(GROUP), F.lit("/"), F.col(PARTITION_PATH))
-        frame = frame.withColumn("_tidelake_salt", F.element_at(F.create_map(*pairs), name))
-        frame = frame.repartition(tasks, "_tidelake_salt").drop("_tidelake_salt")
-    else:
-        frame = frame.repartition(tasks, PARTITION_PATH, GROUP)
-    return frame.sortWithinPartitions(PARTITION_PATH, GROUP)
+    tasks = wanted or (groups if groups <= cores * _ALONE_PER_CORE else cores * _GROUPS_PER_CORE)
+    if groups > _PLACED_GROUPS or groups * rows > _PLACED_LOOKS:
+        shuffled = frame.repartition(tasks, PARTITION_PATH, GROUP)
+        return shuffled.sortWithinPartitions(PARTITION_PATH, GROUP)
+    pairs = [
+        F.lit(text)
+        for (partition, group), salt in salts(weights, tasks).items()
+        for text in (f"{group}/{partition}", salt)
+    ]
+    name = F.concat(F.col(GROUP), F.lit("/"), F.col(PARTITION_PATH))
+    salted = frame.withColumn(_SALT, F.element_at(F.create_map(*pairs), name))
+    shuffled = salted.repartition(tasks, _SALT)
+    if groups > tasks:
+        # One number is sorted by its bits; partition and group are compared as texts.
+        shuffled = shuffled.sortWithinPartitions(_SALT)
+    return shuffled.drop(_SALT)
 
 
-def _bins(weights: Mapping[At, int], count: int) -> dict[At, int]:
-    loads = [0] * count
+def salts(weights: Mapping[At, int], tasks: int) -> dict[At, int]:
+    """Return a number of its own for each group, which Spark's hash partitioning sends to a task.
+
+    Tasks get groups of similar weight in all, and none gets two while another has none.
+    """
+    loads = [0] * tasks
+    spare: list[list[int]] = [[] for _ in range(tasks)]
+    numbers = count()
     found = {}
     for at in sorted(weights, key=lambda at: (-weights[at], at)):
         lightest = loads.index(min(loads))
-        found[at] = lightest
+        while not spare[lightest]:
+            number = next(numbers)
+            spare[_murmur3(number) % tasks].append(number)
+        found[at] = spare[lightest].pop()
         loads[lightest] += weights[at] + 1
     return found
-
-
-def salts_for(count: int) -> Sequence[int]:
-    """Return for each partition a number that Spark's hash partitioning sends there."""
-    found: dict[int, int] = {}
-    number = 0
-    while len(found) < count:
-        found.setdefault(_murmur3(number) % count, number)
-        number += 1
-    return [found[at] for at in range(count)]
 
 
 def _murmur3(value: int, seed: int = 42) -> int:

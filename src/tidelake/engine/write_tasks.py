@@ -67,13 +67,15 @@ class WriteWork:
     """What a task is told besides its rows: where they go, and how files are written.
 
     Without `plan` every partition gets new file groups. `is_sorted` promises that rows of one
-    partition and group follow each other.
+    partition and group follow each other. `key_column` holds the record keys of rows that come
+    without a column of their own for them.
     """
 
     spec: WriteSpec
     plan: WritePlan | None
     is_delete: bool = False
     is_sorted: bool = True
+    key_column: str | None = None
     known_partitions: frozenset[str] = frozenset()
 
     def run(self, batches: Batches) -> Batches:
@@ -158,9 +160,10 @@ class _Task:
         """Add what the rows do not bring: what they do, and keys where the table makes them up."""
         for piece in pieces:
             made = piece
-            keys = piece.column(piece.schema.get_field_index(RECORD_KEY))
-            if keys.null_count == len(keys) and len(keys):
-                made = _with(made, RECORD_KEY, self._new_keys(len(keys)))
+            if self.work.key_column is not None:
+                made = _with(made, RECORD_KEY, piece.column(self.work.key_column))
+            elif len(piece) and piece.column(RECORD_KEY).null_count == len(piece):
+                made = _with(made, RECORD_KEY, self._new_keys(len(piece)))
             if CHANGE not in piece.schema.names:
                 made = _with(made, CHANGE, pa.repeat(pa.scalar(int(change), pa.int8()), len(piece)))
             yield made

@@ -3,6 +3,7 @@
 Rows are run once to be counted, and kept by Spark for the second run, in which tasks write them:
 the first run says which partitions and file groups are touched, finds rows that may not be written,
 and gives a checksum to which the second is held. Nothing of the table changes before it is done.
+A bulk insert keeps no rows: its first run looks at their keys alone.
 """
 
 from __future__ import annotations
@@ -22,16 +23,15 @@ from tidelake.engine.incoming_rows import (
     ODD,
     Incoming,
     assigned,
-    count_rows,
     for_tasks,
     keyed_rows,
     read_rows,
-    refuse_bad_rows,
     user_columns,
 )
 from tidelake.engine.index_lookup import Lookup, in_one_partition, tagged, tagged_globally
 from tidelake.engine.placement import fits_one_task, spread
 from tidelake.engine.python_groups import BucketsOfKeys, RingsOfPartitions, python_groups
+from tidelake.engine.row_count import count_by_spark, count_rows, refuse_bad_rows
 from tidelake.engine.write_session import Choice, WriteSession
 from tidelake.engine.write_tasks import WriteWork, Written, written
 from tidelake.env import Env
@@ -58,6 +58,8 @@ _SORTED = frozenset(
         SortMode.PARTITION_PATH_REPARTITION_AND_SORT,
     }
 )
+#: So many rows are sent to every task that reads keys of the table; more take a shuffle.
+_FEW_ROWS = 100_000
 #: Where a session does not tell how many cores it has.
 _UNKNOWN_CORES = 16
 
@@ -162,22 +164,32 @@ class Writer:
         with session.begin(choice.operation, choice.write_id) as txn:
             txn.start()
             work = WriteWork(
-                spec=session.spec(txn, choice), plan=None, is_sorted=is_sorted or not by_partition
+                spec=session.spec(txn, choice),
+                plan=None,
+                is_sorted=is_sorted or not by_partition,
+                key_column=rows.key_column,
             )
             made = written(for_tasks(rows, frame, is_planned=False), work)
             return session.commit(txn, made.stats, choice.schema.avro)
 
     def _change(self, rows: Incoming, choice: Choice) -> Commit:
         """Write rows to the file groups that hold, or are to hold, their keys."""
+        if choice.operation is WriteOperation.BULK_INSERT and choice.index.is_simple_bucket:
+            # To keep as many rows as a load brings costs more than to read their keys twice.
+            counted = count_by_spark(rows)
+            if not counted.oddly_hashed:
+                return self._counted(rows, counted, choice)
         with _kept(rows) as kept:
             looks_up = not choice.index.is_bucket and self._needs_lookup(choice)
             if looks_up and choice.index.type.is_global:
                 first = None
-                found = self._looked_up(kept, choice, list(self._session.state.view.partitions()))
+                every = list(self._session.state.view.partitions())
+                found = self._looked_up(kept, choice, every, are_few=False)
             else:
                 first = count_rows(kept)
                 if looks_up:
-                    found = self._looked_up(kept, choice, first.partitions)
+                    are_few = first.rows <= _FEW_ROWS
+                    found = self._looked_up(kept, choice, first.partitions, are_few=are_few)
                 elif choice.index.is_ring:
                     found = self._on_rings(kept, choice.index, first.partitions)
                 elif first.oddly_hashed:
@@ -195,7 +207,9 @@ class Writer:
             return True
         return self._session.options.insert_duplicates is not DuplicatePolicy.NONE
 
-    def _looked_up(self, rows: Incoming, choice: Choice, partitions: Sequence[str]) -> Incoming:
+    def _looked_up(
+        self, rows: Incoming, choice: Choice, partitions: Sequence[str], *, are_few: bool
+    ) -> Incoming:
         """Return the rows with the file groups of `partitions` in which their keys are."""
         session = self._session
         is_global = choice.index.type.is_global
@@ -210,6 +224,7 @@ class Writer:
             is_global=is_global,
             revives=choice.operation is WriteOperation.UPSERT,
             with_ordering=moves and session.merge.mode is MergeMode.EVENT_TIME,
+            wanted=rows.frame if are_few else None,
         )
         known = lookup.known(live_groups(view, session.config, partitions))
         if is_global:
@@ -257,7 +272,12 @@ class Writer:
         with session.begin(choice.operation, choice.write_id) as txn:
             plan = session.plan(txn, choice, workload, by_file_id=by_file_id)
             txn.start(planned_stats(workload, plan))
-            work = WriteWork(spec=session.spec(txn, choice), plan=plan, is_delete=choice.is_delete)
+            work = WriteWork(
+                spec=session.spec(txn, choice),
+                plan=plan,
+                is_delete=choice.is_delete,
+                key_column=rows.key_column,
+            )
             made = self._run(rows, workload, plan, work)
             return session.commit(txn, made.stats, choice.schema.avro)
 
@@ -287,7 +307,9 @@ class Writer:
             with session.begin(choice.operation, choice.write_id) as txn:
                 plan, replaced = session.plan_overwrite(txn, choice, workload)
                 txn.start()
-                work = WriteWork(spec=session.spec(txn, choice), plan=plan)
+                work = WriteWork(
+                    spec=session.spec(txn, choice), plan=plan, key_column=rows.key_column
+                )
                 made = self._run(kept, workload, plan, work)
                 return session.commit(txn, made.stats, choice.schema.avro, replaced=replaced)
 

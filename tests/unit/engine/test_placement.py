@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelake.engine.placement import _bins, _murmur3, salts_for
+from tidelake.engine.placement import _murmur3, salts
 
 
 def test_the_hash_is_that_of_spark() -> None:
@@ -10,13 +10,21 @@ def test_the_hash_is_that_of_spark() -> None:
     assert [_murmur3(n) for n in (0, 1, -1, 42)] == [933211791, -559580957, -1604776387, 29417773]
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 64])
-def test_every_partition_has_a_number_that_leads_there(count: int) -> None:
-    assert [_murmur3(n) % count for n in salts_for(count)] == list(range(count))
+WEIGHTS = {("p", name): weight for name, weight in zip("abcde", (9, 5, 4, 3, 3), strict=True)}
 
 
 def test_groups_are_spread_by_weight() -> None:
-    weights = {("p", name): weight for name, weight in zip("abcde", (9, 5, 4, 3, 3), strict=True)}
-    bins = _bins(weights, 2)
-    loads = [sum(w for at, w in weights.items() if bins[at] == n) for n in (0, 1)]
+    found = salts(WEIGHTS, 2)
+    loads = [sum(w for at, w in WEIGHTS.items() if _murmur3(found[at]) % 2 == n) for n in (0, 1)]
     assert loads == [12, 12]
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 5, 64])
+def test_no_two_groups_have_one_number(tasks: int) -> None:
+    assert len(set(salts(WEIGHTS, tasks).values())) == len(WEIGHTS)
+
+
+@pytest.mark.parametrize("tasks", [5, 6, 64])
+def test_where_there_are_enough_tasks_each_group_has_one_of_its_own(tasks: int) -> None:
+    weights = {**WEIGHTS, ("p", "a"): 0, ("p", "b"): 0}
+    assert len({_murmur3(n) % tasks for n in salts(weights, tasks).values()}) == len(weights)

@@ -1,0 +1,101 @@
+"""What a small commit may cost: jobs of Spark, and looks at the timeline."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tidelake import Table
+
+BUCKETS = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
+SIMPLE = {"hoodie.index.type": "SIMPLE"}
+
+
+@pytest.fixture(params=["COPY_ON_WRITE", "MERGE_ON_READ"])
+def table_type(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def made(spark: SparkSession, root: Path, table_type: str, options: dict[str, str]) -> str:
+    table = Table.create(
+        spark,
+        str(root / "trips"),
+        changes(spark, 0),
+        key="id",
+        partition_by="city",
+        ordering="ts",
+        table_type=table_type,
+        options=options,
+    )
+    table.upsert(changes(spark, 0))
+    return table.path
+
+
+def changes(spark: SparkSession, ts: int) -> DataFrame:
+    rows = [(f"key{n}", f"city{n % 3}", ts, n) for n in range(20)]
+    return spark.createDataFrame(rows, "id string, city string, ts bigint, fare int")
+
+
+@contextmanager
+def jobs(spark: SparkSession) -> Iterator[list[int]]:
+    """Give the jobs that ran meanwhile, once it is over."""
+    found: list[int] = []
+    context = spark.sparkContext
+    group = f"counted-{id(found)}"
+    context.setJobGroup(group, group)
+    yield found
+    found += context.statusTracker().getJobIdsForGroup(group)
+
+
+_LISTED: list[str] = []
+
+
+def _note(event: str, arguments: tuple[object, ...]) -> None:
+    # What is deleted is listed by descriptor.
+    if event == "os.scandir" and isinstance(arguments[0], str):
+        _LISTED.append(arguments[0])
+
+
+@pytest.fixture
+def listed() -> list[str]:
+    """Return the folders that this process lists from now on."""
+    if not _LISTED:
+        sys.addaudithook(_note)
+    _LISTED.clear()
+    return _LISTED
+
+
+def test_a_small_commit_with_the_bucket_index_takes_two_jobs(
+    spark: SparkSession, tmp_path: Path, table_type: str
+) -> None:
+    path = made(spark, tmp_path, table_type, BUCKETS)
+    with jobs(spark) as ran:
+        commit = Table.open(spark, path).upsert(changes(spark, 1))
+    assert commit.updates == 20
+    assert len(ran) == 2
+
+
+def test_a_write_lists_the_timeline_and_each_partition_once(
+    spark: SparkSession, tmp_path: Path, table_type: str, listed: list[str]
+) -> None:
+    path = made(spark, tmp_path, table_type, BUCKETS)
+    listed.clear()
+    Table.open(spark, path).upsert(changes(spark, 1))
+    assert sum(folder.endswith(".hoodie/timeline") for folder in listed) == 1
+    partitions = sorted(Path(folder).name for folder in listed if "/.hoodie" not in folder)
+    assert partitions == ["city=city0", "city=city1", "city=city2"]
+
+
+def test_a_small_commit_that_looks_for_keys_takes_six_jobs(
+    spark: SparkSession, tmp_path: Path, table_type: str
+) -> None:
+    path = made(spark, tmp_path, table_type, SIMPLE)
+    with jobs(spark) as ran:
+        commit = Table.open(spark, path).upsert(changes(spark, 1))
+    assert commit.updates == 20
+    assert len(ran) <= 6
