@@ -103,12 +103,32 @@ class IncrementalRangeError(TidelakeError):
     """The requested window of changes is no longer, or not yet, answerable."""
 
 
+class RestorePendingError(TidelakeError):
+    """A restore began and did not finish; until it has, nothing else may change the table."""
+
+    def __init__(self, requested_time: str) -> None:
+        super().__init__(
+            f"restore {requested_time} of this table has not finished",
+            next_step="call restore with the same savepoint again, with tidelake or with the tool "
+            "that began it: it goes on where it ended",
+        )
+        self.requested_time = requested_time
+
+
 class InputChangedError(TidelakeError):
     """The rows of a write were others when they were evaluated again; nothing became visible."""
 
 
 class InstantLostError(TidelakeError):
     """Somebody took the instant off the timeline before it completed; nothing became visible."""
+
+
+class PlanRemovedError(TidelakeError):
+    """The plan of a service is not, or no longer, on the timeline; nothing was written."""
+
+
+class PlanCompletedError(TidelakeError):
+    """The plan of a service was carried out already; nothing was written."""
 
 
 class CommitOutcomeUnknownError(TidelakeError):

@@ -11,7 +11,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
-from tidelake.config import ReadOptions, TableConfig, WriteOperation, WriteOptions
+from tidelake.config import (
+    ReadOptions,
+    ServiceOptions,
+    TableConfig,
+    WriteOperation,
+    WriteOptions,
+)
 from tidelake.config.write_options import without_write_options
 from tidelake.engine import Writer, avro_schema, changes_dataframe, spark_schema, to_dataframe
 from tidelake.env import Env
@@ -25,6 +31,7 @@ from tidelake.read.snapshot import plan_snapshot
 from tidelake.read.state import TableState
 from tidelake.read.torn_logs import refuse_damaged_logs
 from tidelake.records import arrow_schema
+from tidelake.services import Cleaned, Service, ServicePlan, TableNow, clean, plan_service
 from tidelake.storage import Storage, open_storage
 from tidelake.timeline import Timeline, load_table_config, with_history
 from tidelake.txn import create_table
@@ -300,6 +307,19 @@ class Table:
         """Retire whole partitions, named by their path or as `column=value`."""
         return self._writer(options).delete_partitions(partitions, write_id)
 
+    def clean(self, *, options: Options | None = None) -> list[Cleaned]:
+        """Delete the files that nobody can ask for any more, by `hoodie.clean.*`.
+
+        Finishes cleans that were begun before. Returns what was done, nothing when no file is old
+        enough.
+        """
+        given = self._services(options)
+        return list(clean(Env(self._storage), given.clean))
+
+    def plan(self, service: Service | str, *, options: Options | None = None) -> ServicePlan:
+        """Return what a service would do now, without doing it; the value prints well."""
+        return plan_service(TableNow.load(Env(self._storage)), service, self._services(options))
+
     def timeline(self, history: bool = False) -> list[Instant]:
         """Return the instants, newest last; with `history` the archived ones too."""
         state = self._now()
@@ -312,6 +332,9 @@ class Table:
         state = self._now()
         at = None if as_of is None else state.as_of(as_of)
         return state.view.latest_slices(None if partition is None else [partition], as_of=at)
+
+    def _services(self, options: Options | None) -> ServiceOptions:
+        return WriteOptions.from_options({**self._given, **(options or {})}).services
 
     def _now(self) -> TableState:
         return _load(self._storage, self._options)

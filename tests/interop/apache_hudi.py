@@ -32,6 +32,8 @@ _REPOSITORIES = (
     "https://repo.maven.apache.org/maven2",
 )
 _ROUNDS = 3
+#: How long a repository may say nothing.
+_PATIENCE_S = 20
 
 
 class BundleUnavailableError(Exception):
@@ -56,7 +58,7 @@ def bundle() -> Path:
     causes = []
     for repository in _REPOSITORIES * _ROUNDS:
         try:
-            with urllib.request.urlopen(f"{repository}/{_PATH}", timeout=120) as reply:
+            with urllib.request.urlopen(f"{repository}/{_PATH}", timeout=_PATIENCE_S) as reply:
                 data = reply.read()
         except OSError as error:
             causes.append(f"{repository}: {error}")
@@ -71,6 +73,12 @@ def bundle() -> Path:
         f"{_NAME} could not be downloaded: {'; '.join(causes[: len(_REPOSITORIES)])}. "
         "Check the network, or set TIDELAKE_HUDI_JAR to a copy."
     )
+
+
+def begin(start: str) -> str:
+    """Return what to ask for so that a window of this release leaves out its start."""
+    # 1.0.2 takes the begin of a window into it.
+    return str(int(start) + 1) if VERSION == "1.0.2" and start != "000" else start
 
 
 def session(
@@ -107,3 +115,10 @@ def session(
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"{bundle()}\n")
+    except BundleUnavailableError as error:
+        sys.exit(str(error))

@@ -8,11 +8,14 @@ from pyspark.sql import SparkSession
 from tests.interop.apache_hudi import VERSION, session
 from tests.interop.shared_table import TALLY
 
+#: Thousands of tiny jobs: what the JVM spends on fast code it would never get back.
+_JVM = "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 @pytest.fixture(scope="session")
 def hudi_spark() -> Iterator[SparkSession]:
     """One Spark 3.5 session with Apache Hudi in it; tidelake reads in the same one."""
-    spark = session(cores=2, memory="3g")
+    spark = session(cores=2, memory="3g", conf={"spark.driver.extraJavaOptions": _JVM})
     yield spark
     spark.stop()
 

@@ -11,27 +11,11 @@ from random import Random  # noqa: TID251 - seeded by the case's name
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.writes.cases import KEYS, Case, RandomWrites
-from tests.writes.model import Do
+from tests.writes.cases import INDEXES, KEYS, SCRIPT, Case, RandomWrites
+from tests.writes.hudi_rs import hudi_rs_for
 from tests.writes.spark_writer import SparkWriter
 from tests.writes.table import WrittenTable, counted
 from tidelake import Table
-
-#: Every operation, in an order in which each finds something to do.
-SCRIPT = (
-    Do.BULK_INSERT,
-    Do.UPSERT,
-    Do.DELETE,
-    Do.INSERT,
-    Do.UPDATE_WHERE,
-    Do.INSERT_OVERWRITE,
-    Do.UPSERT,
-    Do.DELETE_PARTITIONS,
-    Do.DELETE_WHERE,
-    Do.INSERT_OVERWRITE_TABLE,
-    Do.UPSERT,
-)
-INDEXES = ("BUCKET", "SIMPLE", "BLOOM", "GLOBAL_SIMPLE", "GLOBAL_BLOOM")
 
 #: Every version with every type and log format, and every index and key generator with some.
 SAMPLE = [
@@ -64,7 +48,7 @@ def matrix() -> list[Case]:
 def write_all(spark: SparkSession, cases: Sequence[Case], scratch: Path, seed: str) -> None:
     tables = []
     for at, case in enumerate(cases):
-        table = WrittenTable(SparkWriter(spark), scratch / f"table{at}", case)
+        table = WrittenTable(SparkWriter(spark), scratch / f"table{at}", case, hudi_rs_for(case))
         tables.append(table)
         writes = RandomWrites(case, Random(zlib.crc32(f"{seed}{case.name}".encode())))
         for do in SCRIPT:

@@ -145,6 +145,23 @@ class Case:
         )
 
 
+#: Every operation, in an order in which each finds something to do.
+SCRIPT = (
+    Do.BULK_INSERT,
+    Do.UPSERT,
+    Do.DELETE,
+    Do.INSERT,
+    Do.UPDATE_WHERE,
+    Do.INSERT_OVERWRITE,
+    Do.UPSERT,
+    Do.DELETE_PARTITIONS,
+    Do.DELETE_WHERE,
+    Do.INSERT_OVERWRITE_TABLE,
+    Do.UPSERT,
+)
+INDEXES = ("BUCKET", "SIMPLE", "BLOOM", "GLOBAL_SIMPLE", "GLOBAL_BLOOM")
+
+
 class RandomWrites:
     """Writes drawn from a seed, with an eye on what the table holds."""
 

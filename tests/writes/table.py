@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.writes.cases import DROP_COLUMNS, Case
+from tests.writes.cases import Case
 from tests.writes.model import COLUMNS, Kept, Model, Row, Step, Values, told, values
-from tests.writes.readers import HudiRs, OurReader
+from tests.writes.readers import OurReader, Reader
 from tidelake.table import open_state
 
 Answer = Callable[[], list[Values]]
@@ -36,10 +36,13 @@ class Writer(Protocol):
 
 
 class WrittenTable:
-    """Writes with us, and asks both readers."""
+    """Writes with us, and asks our reader and `others`."""
 
-    def __init__(self, writer: Writer, root: Path, case: Case) -> None:
+    def __init__(
+        self, writer: Writer, root: Path, case: Case, others: Sequence[Callable[[Path], Reader]]
+    ) -> None:
         self._writer = writer
+        self._others = others
         self.root = root
         self.case = case
         self.model = Model(case.identity)
@@ -48,18 +51,17 @@ class WrittenTable:
         self.differences: list[Difference] = []
         writer.create(root, case)
 
-    def write(self, step: Step) -> None:
-        """Do the step to the table and to the model."""
+    def write(self, step: Step, writer: Writer | None = None) -> None:
+        """Do the step to the table, with our writer or another, and to the model."""
         self.steps.append(step)
-        self._writer.write(self.root, self.case, step)
+        (writer or self._writer).write(self.root, self.case, step)
         self.model.apply(step)
 
     def check_now(self) -> None:
-        """Ask both readers for the newest rows."""
+        """Ask every reader for the newest rows."""
         wanted = values(self.model.rows)
-        self._ask("tidelake snapshot", wanted, lambda: OurReader(self.root).snapshot())
-        if not self.is_beyond_hudi_rs():
-            self._ask("hudi-rs snapshot", wanted, lambda: HudiRs(self.root).snapshot())
+        for reader in self._readers():
+            self._ask(f"{reader.name} snapshot", wanted, reader.snapshot)
 
     def check(self, question: str, rows: Sequence[Row]) -> None:
         """Hold rows that somebody else read to the model."""
@@ -67,13 +69,11 @@ class WrittenTable:
         self._ask(question, values(self.model.rows), lambda: found)
 
     def check_past(self) -> None:
-        """Ask both readers for every state and every change since the table was made."""
+        """Ask every reader for each state and each change since the table was made."""
         times = self._times()
         self._ask("commits", [(len(self.steps),)], lambda: [(len(times),)])
-        readers: list[OurReader | HudiRs] = [OurReader(self.root)]
-        if not self.is_beyond_hudi_rs():
-            readers.append(HudiRs(self.root))
-        for reader in readers:
+        ours, *others = self._readers()
+        for reader in (ours, *others):
             for at, time in enumerate(times):
                 self._ask(
                     f"{reader.name} as of commit {at}",
@@ -88,23 +88,13 @@ class WrittenTable:
                     self._settled(changed, start),
                     partial(self._window, reader, after, times[end], start),
                 )
-            if not self.case.mor:
-                self._ask(f"{reader.name} base files", values(self.model.rows), reader.base_files)
-        if self.case.mor and not self.is_beyond_hudi_rs():
-            ours = OurReader(self.root).base_files()
-            self._ask("hudi-rs base files", ours, HudiRs(self.root).base_files)
+        # With logs, base files hold some state of each row, and the same for every reader.
+        wanted = ours.base_files() if self.case.mor else values(self.model.rows)
+        for reader in others if self.case.mor else (ours, *others):
+            self._ask(f"{reader.name} base files", wanted, reader.base_files)
 
-    def is_beyond_hudi_rs(self) -> bool:
-        """Return whether hudi-rs 0.5 is known not to read such a table as Apache does."""
-        case = self.case
-        # It takes the types of partition fields, which version 6 does not keep, for their names,
-        # merges logs by the ordering field whatever the table's merge mode is, and refuses tables
-        # whose files leave out the partition columns.
-        return (
-            (case.keys.is_typed and case.version >= 8)
-            or (case.mor and not case.by_event_time)
-            or DROP_COLUMNS in dict(case.extra)
-        )
+    def _readers(self) -> list[Reader]:
+        return [OurReader(self.root), *(reader(self.root) for reader in self._others)]
 
     def _settled(self, rows: Sequence[Values], start: int) -> list[Values]:
         """Return the rows of a window on which readers of logs have to agree.
@@ -118,7 +108,7 @@ class WrittenTable:
         losers = {key for key, commit in self.model.losers.items() if commit > start}
         return [row for row in rows if of(dict(zip(COLUMNS, row, strict=True))) not in losers]
 
-    def _window(self, reader: OurReader | HudiRs, after: str, end: str, start: int) -> list[Values]:
+    def _window(self, reader: Reader, after: str, end: str, start: int) -> list[Values]:
         return self._settled(reader.incremental(after, end), start)
 
     @staticmethod

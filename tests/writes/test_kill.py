@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.writes.cases import Case
+from tests.writes.hudi_rs import HudiRs
 from tests.writes.killed_writer import kill, points
 from tests.writes.model import Do, Model, Row, Step, Values, values
 from tests.writes.quick_writer import QuickWriter
-from tests.writes.readers import HudiRs, OurReader
+from tests.writes.readers import OurReader
 from tidelake.table import open_state
 
 V6_KEEPS_LOGS = 8

@@ -9,6 +9,7 @@ from random import Random  # noqa: TID251 - seeded
 import pytest
 
 from tests.writes.cases import DROP_COLUMNS, KEYS, Case, RandomWrites
+from tests.writes.hudi_rs import hudi_rs_for
 from tests.writes.quick_writer import OPERATIONS, QuickWriter
 from tests.writes.table import WrittenTable, counted
 
@@ -45,7 +46,7 @@ def written(seed: int, root: Path) -> WrittenTable:
     """Write a table; the same seed writes the same."""
     random = Random(seed)
     case = random_case(random)
-    table = WrittenTable(QuickWriter(), root, case)
+    table = WrittenTable(QuickWriter(), root, case, hudi_rs_for(case))
     writes = RandomWrites(case, random)
     possible = [do for do in OPERATIONS if do in case.operations]
     for _ in range(random.randint(2, _LONGEST)):

@@ -1,8 +1,10 @@
 from tidelake.config.read_options import ReadOptions
+from tidelake.config.service_options import ArchiveOptions, CleanOptions, ServiceOptions
 from tidelake.config.table_config import TableConfig
 from tidelake.config.words import (
     BucketEngine,
     CdcMode,
+    CleanPolicy,
     DuplicatePolicy,
     FailedWritesPolicy,
     HollowCommitPolicy,
@@ -20,8 +22,11 @@ from tidelake.config.words import (
 from tidelake.config.write_options import WriteOptions
 
 __all__ = [
+    "ArchiveOptions",
     "BucketEngine",
     "CdcMode",
+    "CleanOptions",
+    "CleanPolicy",
     "DuplicatePolicy",
     "FailedWritesPolicy",
     "HollowCommitPolicy",
@@ -33,6 +38,7 @@ __all__ = [
     "PartitionFieldType",
     "QueryType",
     "ReadOptions",
+    "ServiceOptions",
     "SortMode",
     "TableConfig",
     "TimeBasis",

@@ -121,6 +121,14 @@ class FailedWritesPolicy(Word):
     NEVER = "NEVER"
 
 
+class CleanPolicy(Word):
+    """What a clean leaves of the past: commits, hours, or versions of each file group."""
+
+    COMMITS = "KEEP_LATEST_COMMITS"
+    HOURS = "KEEP_LATEST_BY_HOURS"
+    FILE_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
+
+
 class SortMode(Word):
     """How a bulk insert arranges rows before it writes them."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from tidelake.config.key import Key, Kind, Scope
 from tidelake.config.words import (
     BucketEngine,
+    CleanPolicy,
     DuplicatePolicy,
     FailedWritesPolicy,
     IndexType,
@@ -430,6 +431,105 @@ STAGING_EXPIRY = _write(
     "count as left over and are removed by the next write; a write gives one every ten minutes.",
     default="1440",
     ours=True,
+)
+
+# What services do after a write, or when they are called.
+CLEAN_AUTOMATIC = _write(
+    "hoodie.clean.automatic",
+    Kind.BOOLEAN,
+    "Whether a write cleans the table once it has committed, when a clean is due.",
+    default="true",
+)
+CLEAN_POLICY = _write(
+    "hoodie.clean.policy",
+    Kind.WORD,
+    "What a clean leaves of the past. Not given, it follows from which of the three numbers is.",
+    default=CleanPolicy.COMMITS.value,
+    aliases=("hoodie.cleaner.policy",),
+    choices=_words(CleanPolicy),
+)
+CLEAN_COMMITS = _write(
+    "hoodie.clean.commits.retained",
+    Kind.INTEGER,
+    "Commits whose table a clean leaves readable, with `KEEP_LATEST_COMMITS`.",
+    default="10",
+    aliases=("hoodie.cleaner.commits.retained",),
+)
+CLEAN_HOURS = _write(
+    "hoodie.clean.hours.retained",
+    Kind.INTEGER,
+    "Hours for which a clean leaves the table readable, with `KEEP_LATEST_BY_HOURS`.",
+    default="24",
+    aliases=("hoodie.cleaner.hours.retained",),
+)
+CLEAN_FILE_VERSIONS = _write(
+    "hoodie.clean.fileversions.retained",
+    Kind.INTEGER,
+    "Slices of a file group that a clean leaves, with `KEEP_LATEST_FILE_VERSIONS`.",
+    default="3",
+    aliases=("hoodie.cleaner.fileversions.retained",),
+)
+CLEAN_TRIGGER_COMMITS = _write(
+    "hoodie.clean.trigger.max.commits",
+    Kind.INTEGER,
+    "Commits since the last clean from which on a write cleans again.",
+    default="1",
+    aliases=("hoodie.clean.max.commits",),
+)
+CLEAN_INCREMENTAL = _write(
+    "hoodie.clean.incremental.enabled",
+    Kind.BOOLEAN,
+    "Whether a clean looks only at partitions that changed since the last one.",
+    default="true",
+    aliases=("hoodie.cleaner.incremental.mode",),
+)
+ARCHIVE_AUTOMATIC = _write(
+    "hoodie.archive.automatic",
+    Kind.BOOLEAN,
+    "Whether a write moves old instants into the history once it has committed, when that is due.",
+    default="true",
+)
+KEEP_MAX_COMMITS = _write(
+    "hoodie.keep.max.commits",
+    Kind.INTEGER,
+    "Commits on the active timeline above which instants are archived.",
+    default="30",
+)
+KEEP_MIN_COMMITS = _write(
+    "hoodie.keep.min.commits",
+    Kind.INTEGER,
+    "Commits that archival leaves on the active timeline; more than a clean retains.",
+    default="20",
+)
+ARCHIVE_BEYOND_SAVEPOINT = _write(
+    "hoodie.archive.beyond.savepoint",
+    Kind.BOOLEAN,
+    "Whether archival goes on behind a commit that a savepoint keeps.",
+    default="false",
+)
+ARCHIVE_BATCH = _write(
+    "hoodie.commits.archival.batch",
+    Kind.INTEGER,
+    "Records of a block of the archive, up to table version 7.",
+    default="10",
+)
+HISTORY_BATCH = _write(
+    "hoodie.timeline.compaction.batch.size",
+    Kind.INTEGER,
+    "Files of the history that are merged into one, from table version 8 on.",
+    default="10",
+)
+HISTORY_FILE_SIZE = _write(
+    "hoodie.timeline.compaction.target.file.max.bytes",
+    Kind.INTEGER,
+    "Bytes above which files of the history are not merged any more.",
+    default=str(1 << 30),
+)
+HISTORY_MANIFESTS = _write(
+    "hoodie.timeline.manifest.retained.versions",
+    Kind.INTEGER,
+    "Manifests of the history, with their files, that are kept for readers at work.",
+    default="3",
 )
 
 #: Options that would change what is written in ways tidelake does not offer.

@@ -11,6 +11,7 @@ from typing_extensions import Self
 from tidelake.config import keys, write_keys
 from tidelake.config.key import Key, Scope
 from tidelake.config.read_options import edit_distance
+from tidelake.config.service_options import ServiceOptions
 from tidelake.config.words import (
     BucketEngine,
     DuplicatePolicy,
@@ -63,6 +64,7 @@ class WriteOptions:
     insert_auto_split: bool = True
     insert_split: int = 500_000
     staging_expiry_ms: int = 24 * 3_600_000
+    services: ServiceOptions = field(default_factory=ServiceOptions)
     commit_metadata: Mapping[str, str] = field(default_factory=dict)
     """Extra entries for the commit, given as options below a prefix."""
 
@@ -113,6 +115,7 @@ class WriteOptions:
             insert_auto_split=write_keys.INSERT_AUTO_SPLIT.flag(settings),
             insert_split=_count(write_keys.INSERT_SPLIT, settings, least=1),
             staging_expiry_ms=60_000 * _count(write_keys.STAGING_EXPIRY, settings, least=1),
+            services=ServiceOptions.from_settings(settings),
             commit_metadata=_commit_metadata(settings),
         )
 

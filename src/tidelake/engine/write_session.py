@@ -27,6 +27,7 @@ from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.state import TableSchema, TableState
 from tidelake.records import META_COLUMNS, MergeSpec
 from tidelake.records.schema import RECORD_KEY
+from tidelake.services.inline import after_write
 from tidelake.txn import MetadataKeeper, NoMetadataTable, Transaction, begin, find_commit
 from tidelake.view import StorageListing, TableView
 from tidelake.write.agree import refuse_contradictions
@@ -322,8 +323,10 @@ class WriteSession:
         *,
         replaced: Mapping[str, Sequence[str]] | None = None,
     ) -> Commit:
-        """Make what was written part of the table."""
-        return txn.commit(stats, schema=avro, replaced=replaced, extra=self._extra())
+        """Make what was written part of the table, and run the services that are due then."""
+        commit = txn.commit(stats, schema=avro, replaced=replaced, extra=self._extra())
+        after_write(self.env, txn.timeline, self.options.services, self.keeper)
+        return commit
 
     def _extra(self) -> dict[str, str]:
         found = dict(self.options.commit_metadata)

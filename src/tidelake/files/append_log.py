@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -48,21 +49,36 @@ def append_log(
     """Write the rows to log files of the target's latest slice, one stat a file.
 
     With `combine` the rows are held and each key is written once; else they are held up to the
-    size of a block. No file is made for no row.
+    size of a block. No file is made for no row. Partial rows go to blocks that have only the
+    columns which these rows bring.
     """
     layout = Layout.of(read_spec(spec))
     log = _Log(storage, target, token, spec, layout)
     try:
         if spec.combine:
-            new = all_incoming(batches, layout)
+            new = all_incoming(batches, layout, spec.column_sets)
             if new is not None:
                 log.add(distinct(new, layout))
         else:
-            for new in each_incoming(batches, layout):
+            for new in each_incoming(batches, layout, spec.column_sets):
                 log.add(new)
         return log.finish()
     finally:
         log.close()
+
+
+@dataclass(slots=True)
+class _Held:
+    """Rows that wait for a block, all without the same columns, and how that block is written."""
+
+    spec: WriteSpec
+    rows: list[Incoming] = field(default_factory=list)
+    size_bytes: int = 0
+
+    @property
+    def schema(self) -> str:
+        """Return the Avro schema of the block."""
+        return with_meta_columns(self.spec.schema, self.spec.dropped_columns)
 
 
 class _Log:
@@ -83,8 +99,7 @@ class _Log:
         self._layout = layout
         self._schema = with_meta_columns(spec.schema, spec.dropped_columns)
         self._rows_before = 0
-        self._data: list[Incoming] = []
-        self._data_bytes = 0
+        self._data: dict[tuple[str, ...], _Held] = {}
         self._deletes: list[Incoming] = []
         self._file: NewFile | None = None
         self._counts = Counter[str]()
@@ -95,16 +110,26 @@ class _Log:
         if new.is_delete.any():
             self._deletes.append(new.take(np.flatnonzero(new.is_delete)))
             new = new.take(np.flatnonzero(~new.is_delete))
-        if len(new):
-            require_values(new.rows, self._spec.schema)
-            self._data.append(new)
-            self._data_bytes += new.rows.nbytes
-            if self._data_bytes >= self._spec.log.max_block_size_bytes:
-                self._flush_data()
+        for absent, part in _by_columns(new):
+            held = self._held(absent)
+            require_values(part.rows, held.schema if absent else self._spec.schema)
+            held.rows.append(part)
+            held.size_bytes += part.rows.nbytes
+            if held.size_bytes >= self._spec.log.max_block_size_bytes:
+                self._flush_data(absent)
+
+    def _held(self, absent: tuple[str, ...]) -> _Held:
+        if absent not in self._data:
+            if absent and self._spec.table_version < _FIRST_BY_INSTANT:
+                raise ValueError(f"no partial rows before table version {_FIRST_BY_INSTANT}")
+            without = (*self._spec.dropped_columns, *absent)
+            self._data[absent] = _Held(replace(self._spec, dropped_columns=without))
+        return self._data[absent]
 
     def finish(self) -> list[WriteStat]:
         """Write what is held and return the stats."""
-        self._flush_data()
+        for absent in list(self._data):
+            self._flush_data(absent)
         self._flush_deletes()
         self._finish_file()
         return self._stats
@@ -114,22 +139,21 @@ class _Log:
         if self._file is not None:
             self._file.close()
 
-    def _flush_data(self) -> None:
-        if not self._data:
-            return
-        new, positions = self._by_position(joined(self._data))
-        self._data, self._data_bytes = [], 0
+    def _flush_data(self, absent: tuple[str, ...]) -> None:
+        held = self._data.pop(absent)
+        new, positions = self._by_position(joined(held.rows))
         numbers = 1 + self._rows_before + np.arange(len(new), dtype=np.int64)
         self._rows_before += len(new)
         rows = stamped(new.rows, numbers, self._spec, self._token, self._target.partition)
         name = self._target.file_id if self._spec.populate_meta_fields else None
         rows = rows.append_column(FILE_NAME, constant(name, len(new)))
+        headers = self._headers(positions, held.schema)
+        if absent:
+            headers[HeaderKey.IS_PARTIAL] = "true"
         if self._spec.log.format is LogFormat.PARQUET:
-            block = encode_block(
-                BlockKind.PARQUET_DATA, self._headers(positions), parquet_bytes(rows, self._spec)
-            )
+            block = encode_block(BlockKind.PARQUET_DATA, headers, parquet_bytes(rows, held.spec))
         else:
-            block = encode_block(BlockKind.AVRO_DATA, self._headers(positions), self._avro(rows))
+            block = encode_block(BlockKind.AVRO_DATA, headers, _avro(rows, held.schema))
         self._write(block)
         updates = int((new.change == Change.UPDATE).sum())
         self._counts.update(writes=len(new), updates=updates, inserts=len(new) - updates)
@@ -145,13 +169,14 @@ class _Log:
             if chosen.any():
                 part, positions = self._by_position(new.take(np.flatnonzero(chosen)))
                 content = delete_block.join(self._delete_records(part, is_ordered=is_ordered))
-                self._write(encode_block(BlockKind.DELETE, self._headers(positions), content))
+                headers = self._headers(positions, self._schema)
+                self._write(encode_block(BlockKind.DELETE, headers, content))
                 self._counts.update(deletes=len(part))
 
-    def _headers(self, positions: Rows | None) -> dict[int, str]:
+    def _headers(self, positions: Rows | None, schema: str) -> dict[int, str]:
         found: dict[int, str] = {
             HeaderKey.INSTANT_TIME: self._spec.instant_time,
-            HeaderKey.SCHEMA: self._schema,
+            HeaderKey.SCHEMA: schema,
         }
         if positions is not None:
             assert self._target.base_instant is not None
@@ -178,10 +203,6 @@ class _Log:
         if (ascending[1:] == ascending[:-1]).any():
             return new, None
         return new.take(order), ascending
-
-    def _avro(self, rows: pa.Table) -> bytes:
-        parts = list(encode_records(rows, self._schema))
-        return avro_block(sum(count for count, _ in parts), [data for _, data in parts])
 
     def _delete_records(self, new: Incoming, *, is_ordered: bool) -> Iterable[tuple[int, bytes]]:
         columns = [(OrderingKind.INT, pa.array(np.zeros(len(new), np.int32)))]
@@ -266,6 +287,26 @@ class _Log:
             )
         )
         self._file, self._counts = None, Counter()
+
+
+def _avro(rows: pa.Table, schema: str) -> bytes:
+    parts = list(encode_records(rows, schema))
+    return avro_block(sum(count for count, _ in parts), [data for _, data in parts])
+
+
+def _by_columns(new: Incoming) -> Iterator[tuple[tuple[str, ...], Incoming]]:
+    """Return the rows apart by the columns that they do not bring."""
+    if not len(new):
+        return
+    names = [name for name, flags in new.absent.items() if flags.any()]
+    if not names:
+        yield (), new
+        return
+    flags = np.stack([new.absent[name] for name in names], axis=1)
+    patterns, which = np.unique(flags, axis=0, return_inverse=True)
+    for at, pattern in enumerate(patterns):
+        absent = tuple(name for name, gone in zip(names, pattern, strict=True) if gone)
+        yield absent, new.take(np.flatnonzero(which.reshape(-1) == at))
 
 
 def _ordering_column(values: pl.Series) -> tuple[OrderingKind, pa.Array]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from tidelake.errors import SchemaError
 from tidelake.files.layout import Layout, as_series
 from tidelake.files.log_records import deleted, without_ordering
 from tidelake.files.task import ReadSpec
-from tidelake.files.write_task import CHANGE, POSITION, Change, WriteSpec
+from tidelake.files.write_task import CHANGE, COLUMNS, POSITION, Change, ColumnSet, WriteSpec
 from tidelake.records.merge import (
     Flags,
     LogRecords,
@@ -22,7 +22,18 @@ from tidelake.records.merge import (
     concat_ordering,
     resolve,
 )
-from tidelake.records.schema import META_COLUMNS, RECORD_KEY, column_names, conform
+from tidelake.records.schema import (
+    FILE_NAME,
+    META_COLUMNS,
+    PARTITION_PATH,
+    RECORD_KEY,
+    SEQUENCE_NUMBER,
+    column_names,
+    conform,
+)
+
+#: Meta columns that say where a row is; one that the table has says it already.
+_PLACE = (SEQUENCE_NUMBER, PARTITION_PATH, FILE_NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +42,7 @@ class Incoming:
 
     `rows` holds the columns of `layout.rows`: of the meta columns only the record key is filled.
     `ordering` are the ordering values; `by_arrival` marks the deletes that come without one.
+    `absent` marks, for each column, the partial rows that do not bring it.
     """
 
     rows: pa.Table
@@ -39,6 +51,7 @@ class Incoming:
     is_delete: Flags
     by_arrival: Flags
     ordering: Ordering
+    absent: Mapping[str, Flags] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -52,6 +65,7 @@ class Incoming:
             is_delete=self.is_delete[at],
             by_arrival=self.by_arrival[at],
             ordering=tuple(values.gather(at) for values in self.ordering),
+            absent={name: flags[at] for name, flags in self.absent.items()},
         )
 
 
@@ -69,8 +83,8 @@ def read_spec(spec: WriteSpec) -> ReadSpec:
     )
 
 
-def incoming(table: pa.Table, layout: Layout) -> Incoming:
-    """Take a batch of incoming rows apart.
+def incoming(table: pa.Table, layout: Layout, sets: Sequence[ColumnSet] = ()) -> Incoming:
+    """Take a batch of incoming rows apart; `sets` are the columns of those that are partial.
 
     Raises `SchemaError` for a row without a key, and for a type that cannot become the table's.
     """
@@ -93,20 +107,41 @@ def incoming(table: pa.Table, layout: Layout) -> Incoming:
         is_delete=is_delete,
         by_arrival=given | (is_delete & without_ordering(ordering)),
         ordering=ordering,
+        absent=_absent(table, layout, sets),
     )
 
 
-def all_incoming(batches: Iterable[pa.RecordBatch], layout: Layout) -> Incoming | None:
+def _absent(table: pa.Table, layout: Layout, sets: Sequence[ColumnSet]) -> dict[str, Flags]:
+    if COLUMNS not in table.column_names:
+        return {}
+    number = table.column(COLUMNS).fill_null(-1).to_numpy().astype(np.int64)
+    found: dict[str, Flags] = {}
+    for at, each in enumerate(sets):
+        chosen = number == at
+        if not chosen.any():
+            continue
+        kept = {*each.names, *META_COLUMNS} - set(_PLACE if each.is_known else ())
+        for name in layout.rows.names:
+            if name not in kept:
+                found[name] = found[name] | chosen if name in found else chosen
+    return found
+
+
+def all_incoming(
+    batches: Iterable[pa.RecordBatch], layout: Layout, sets: Sequence[ColumnSet] = ()
+) -> Incoming | None:
     """Return all rows of the file group at once, or None when there are none."""
     tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
-    return incoming(pa.concat_tables(tables).combine_chunks(), layout) if tables else None
+    return incoming(pa.concat_tables(tables).combine_chunks(), layout, sets) if tables else None
 
 
-def each_incoming(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[Incoming]:
+def each_incoming(
+    batches: Iterable[pa.RecordBatch], layout: Layout, sets: Sequence[ColumnSet] = ()
+) -> Iterator[Incoming]:
     """Return the rows batch by batch."""
     for batch in batches:
         if batch.num_rows:
-            yield incoming(pa.Table.from_batches([batch]), layout)
+            yield incoming(pa.Table.from_batches([batch]), layout, sets)
 
 
 def joined(parts: Sequence[Incoming]) -> Incoming:
@@ -123,6 +158,12 @@ def joined(parts: Sequence[Incoming]) -> Incoming:
         is_delete=np.concatenate([part.is_delete for part in parts]),
         by_arrival=np.concatenate([part.by_arrival for part in parts]),
         ordering=concat_ordering([part.ordering for part in parts]),
+        absent={
+            name: np.concatenate(
+                [part.absent.get(name, np.zeros(len(part), np.bool_)) for part in parts]
+            )
+            for name in dict.fromkeys(name for part in parts for name in part.absent)
+        },
     )
 
 
@@ -136,6 +177,7 @@ def combined(new: Incoming, layout: Layout) -> Winners:
             ordering=new.ordering,
             row=np.arange(len(new), dtype=np.int64),
             rows=new.rows,
+            absent=new.absent,
             defaults=layout.defaults,
         ),
         layout.merge,
@@ -157,4 +199,9 @@ def distinct(new: Incoming, layout: Layout) -> Incoming:
         is_delete=winners.is_delete,
         by_arrival=winners.by_arrival,
         ordering=winners.ordering,
+        absent={
+            name: sources < 0
+            for name, sources in (winners.sources or {}).items()
+            if name in new.absent and (sources < 0).any()
+        },
     )

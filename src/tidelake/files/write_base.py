@@ -84,9 +84,9 @@ def _rows_to_create(
     batches: Iterable[pa.RecordBatch], layout: Layout, spec: WriteSpec
 ) -> Iterator[Incoming]:
     if not spec.combine:
-        yield from each_incoming(batches, layout)
+        yield from each_incoming(batches, layout, spec.column_sets)
         return
-    new = all_incoming(batches, layout)
+    new = all_incoming(batches, layout, spec.column_sets)
     if new is not None:
         yield distinct(new, layout)
 
@@ -111,7 +111,7 @@ def merge_base(
     """
     reading = read_spec(spec)
     layout = Layout.of(reading)
-    new = all_incoming(batches, layout)
+    new = all_incoming(batches, layout, spec.column_sets)
     if new is None:
         return []
     winners = combined(new, layout)

@@ -17,6 +17,8 @@ from tidelake.storage.protocol import StorageSpec
 CHANGE = "_tidelake_change"
 #: An optional column of incoming rows: the row number of the key in the group's base file, or null.
 POSITION = "_tidelake_position"
+#: An optional column of incoming rows: which of `WriteSpec.column_sets` a row brings; null: all.
+COLUMNS = "_tidelake_columns"
 
 
 class Change(IntEnum):
@@ -88,6 +90,18 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSet:
+    """The columns that a partial row brings; of all others the table's row keeps its values.
+
+    A column that is brought may be null, which then is its value. `is_known` promises that the
+    table has the row, so that nobody needs to be told where it is.
+    """
+
+    names: tuple[str, ...]
+    is_known: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSpec:
     """How one write lays its rows down, the same for every file group.
 
@@ -95,7 +109,7 @@ class WriteSpec:
     folder of the instant's markers, relative to the table. `dropped_columns` are left out of data
     files. With `combine`, incoming rows of one key are merged among themselves first, in the order
     in which they come; a `MERGE` always does so. `positions` allows record positions in log blocks.
-    `cdc` is set for tables that log their changes.
+    `cdc` is set for tables that log their changes. `column_sets` are those of partial rows.
     """
 
     storage: StorageSpec
@@ -111,6 +125,7 @@ class WriteSpec:
     combine: bool = False
     positions: bool = True
     cdc: CdcMode | None = None
+    column_sets: tuple[ColumnSet, ...] = ()
     parquet: ParquetSettings = field(default_factory=ParquetSettings)
     log: LogSettings = field(default_factory=LogSettings)
 

@@ -1,3 +1,14 @@
+from tidelake.services.clean import Cleaned, clean
+from tidelake.services.dry_run import plan_service
 from tidelake.services.plan import PlannedFile, Service, ServicePlan
+from tidelake.services.table_now import TableNow
 
-__all__ = ["PlannedFile", "Service", "ServicePlan"]
+__all__ = [
+    "Cleaned",
+    "PlannedFile",
+    "Service",
+    "ServicePlan",
+    "TableNow",
+    "clean",
+    "plan_service",
+]

@@ -45,9 +45,9 @@ from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
     InstantLostError,
+    RestorePendingError,
     StorageError,
     TidelakeError,
-    UnsupportedTableError,
 )
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.instant_name import LAYOUT_1
@@ -114,10 +114,7 @@ def begin(
     """
     restore = next((i for i in timeline.pending if i.action is Action.RESTORE), None)
     if restore is not None:
-        raise UnsupportedTableError(
-            f"restore {restore.requested_time} of this table has not finished",
-            next_step="run the restore to its end, with the tool that began it; then write again",
-        )
+        raise RestorePendingError(restore.requested_time)
     keeper = keeper or NoMetadataTable(env)
     times = InstantTimes(env.clock, config, timeline)
     config = keeper.prepare(config, timeline, times)

@@ -29,11 +29,12 @@ class InstantTimes:
 
     def next(self) -> str:
         """Return a time that nothing on the timeline has reached."""
-        now = self._format(self._clock.now_ms())
+        now = self.at(self._clock.now_ms())
         self._last = now if now > self._last else _successor(self._last)
         return self._last
 
-    def _format(self, epoch_ms: int) -> str:
+    def at(self, epoch_ms: int) -> str:
+        """Return a moment in the digits of the timeline."""
         moment = datetime.fromtimestamp(epoch_ms // 1000, timezone.utc)
         if not self._utc:
             moment = moment.astimezone()  # what Hudi calls LOCAL: the zone of the process

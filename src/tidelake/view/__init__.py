@@ -1,4 +1,4 @@
-from tidelake.view.listing import META_FOLDER, Listing, StorageListing
+from tidelake.view.listing import META_FOLDER, KnownFiles, Listing, StorageListing
 from tidelake.view.slicing import (
     FileGroup,
     group_files,
@@ -13,6 +13,7 @@ __all__ = [
     "AsOf",
     "CommitTimes",
     "FileGroup",
+    "KnownFiles",
     "Listing",
     "Replacement",
     "StorageListing",

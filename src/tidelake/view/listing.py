@@ -21,6 +21,21 @@ class Listing(Protocol):
         """Return the files of each of `partitions`; an unknown partition has none."""
 
 
+class KnownFiles:
+    """Files of some partitions that were listed once, for whoever looks at them again."""
+
+    def __init__(self, files: Mapping[str, Sequence[FileInfo]]) -> None:
+        self._files = files
+
+    def partitions(self) -> Sequence[str]:
+        """Return the partition paths relative to the table, sorted."""
+        return sorted(self._files)
+
+    def files_of(self, partitions: Sequence[str]) -> Mapping[str, Sequence[FileInfo]]:
+        """Return the files of each of `partitions`; an unknown partition has none."""
+        return {p: self._files.get(p, ()) for p in partitions}
+
+
 class StorageListing:
     """List storage itself.
 

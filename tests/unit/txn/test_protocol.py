@@ -10,8 +10,8 @@ from tests.unit.txn.toy_table import KINDS, PARTITION, SCHEMA, Rows, Toy, new_st
 from tidelake.errors import (
     CommitOutcomeUnknownError,
     InstantLostError,
+    RestorePendingError,
     StorageError,
-    UnsupportedTableError,
 )
 from tidelake.formats.marker_name import MarkerKind, marker_path
 from tidelake.model import Action, State, TableType
@@ -325,7 +325,7 @@ def test_a_table_without_metadata_table_keeps_its_properties() -> None:
 def test_a_table_in_the_middle_of_a_restore_is_not_written() -> None:
     storage = new_storage(9, TableType.COPY_ON_WRITE)
     storage.put(".hoodie/timeline/20260101000000000.restore.inflight", b"")
-    with pytest.raises(UnsupportedTableError, match="restore 20260101000000000"):
+    with pytest.raises(RestorePendingError, match="restore 20260101000000000"):
         Toy(storage).begin()
 
 

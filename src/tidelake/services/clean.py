@@ -1,0 +1,233 @@
+"""Deleting what a clean plan names.
+
+1. `clean.requested` appears with the plan. Before it, nothing has happened; after it whoever comes
+   next, Apache Hudi included, carries out the same plan.
+2. `clean.inflight`, then the files go; one that is gone already counts as done.
+3. The metadata table learns of it, and the completed clean appears, which says what is gone and how
+   far back the table can be read.
+
+A crash leaves a pending clean, and the next clean finishes it before it makes a plan of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelake.config import CleanOptions, TableConfig
+from tidelake.env import Env
+from tidelake.errors import CorruptFileError, PlanCompletedError, PlanRemovedError
+from tidelake.formats import partition_metadata, plans
+from tidelake.formats.instant_name import LAYOUT_1
+from tidelake.formats.plans import (
+    ActionInstant,
+    CleanerPlan,
+    CleanFileInfo,
+    CleanMetadata,
+    CleanPartitionMetadata,
+)
+from tidelake.model import Action, Instant, State
+from tidelake.services.clean_plan import CleanPlan, last_clean, plan_clean
+from tidelake.services.table_now import TableNow
+from tidelake.timeline import Publisher
+from tidelake.txn import FileChanges, MetadataKeeper
+from tidelake.txn.rollback import absolute_path
+
+_log = logging.getLogger(__name__)
+
+#: The lists of plans and metadata hold absolute paths and bare names, respectively.
+_VERSION = 2
+#: Commits that a plan looked at in vain from which on a clean without files is worth an instant:
+#: the next plan begins where this one ended.
+_WORTH_AN_EMPTY_CLEAN = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """A clean that took place; `earliest_retained` is empty when it moved no horizon."""
+
+    requested_time: str
+    completion_time: str
+    earliest_retained: str
+    files_deleted: int
+
+
+def clean(
+    env: Env, options: CleanOptions, keeper: MetadataKeeper | None = None
+) -> Sequence[Cleaned]:
+    """Finish cleans that somebody began, then clean the table as it is now.
+
+    Return what was done, in order; nothing when no file is old enough.
+    """
+    now = TableNow.load(env, keeper)
+    done = [run_clean(now, i.requested_time) for i in pending_cleans(now)]
+    requested_time = schedule_clean(TableNow.load(env, keeper) if done else now, options)
+    if requested_time is not None:
+        done.append(run_clean(TableNow.load(env, keeper), requested_time))
+    return done
+
+
+def pending_cleans(now: TableNow) -> Sequence[Instant]:
+    """Return the cleans that were begun and not finished."""
+    return [i for i in now.timeline.pending if i.action is Action.CLEAN]
+
+
+def schedule_clean(now: TableNow, options: CleanOptions) -> str | None:
+    """Put a plan on the timeline and return its time, or None when there is nothing to do."""
+    plan = plan_clean(now, options)
+    if plan.is_empty and not _is_worth_an_instant(now, plan):
+        return None
+    now.keeper.prepare(now.config, now.timeline, now.times)
+    content = plans.encode(_encoded(now, plan))
+    publisher = Publisher(now.env.storage, now.config)
+    requested_time = now.times.next()
+    while not publisher.request(requested_time, Action.CLEAN, content):
+        requested_time = now.times.next()
+    return requested_time
+
+
+def run_clean(now: TableNow, requested_time: str) -> Cleaned:
+    """Carry out a pending plan, ours or Apache Hudi's.
+
+    Raises `PlanRemovedError` when there is none, `PlanCompletedError` when it was carried out, and
+    `CorruptFileError` when nobody can read it.
+    """
+    instant = _find(now, requested_time)
+    plan = _readable_plan(now, instant)
+    config = now.keeper.prepare(now.config, now.timeline, now.times)
+    storage = now.env.storage
+    publisher = Publisher(storage, config)
+    began_ms = now.env.clock.now_ms()
+    publisher.start(requested_time, Action.CLEAN, _inflight_content(config, plan))
+    deleted = {
+        partition: tuple(file.file_path.rpartition("/")[2] for file in files if file.file_path)
+        for partition, files in (plan.file_paths_to_be_deleted_per_partition or {}).items()
+    }
+    for partition, paths in (plan.files_to_be_deleted_per_partition or {}).items():
+        # Plans of Hudi before 0.6 have nothing but these.
+        older = tuple(path.rpartition("/")[2] for path in paths)
+        deleted[partition] = deleted.get(partition, ()) + older
+    for partition, names in deleted.items():
+        for name in names:
+            # Plans hold the paths of the place where they were made; the table may have moved.
+            storage.delete(f"{partition}/{name}" if partition else name)
+    gone = [p for p in plan.partitions_to_be_deleted or () if _drop_empty_partition(now, p)]
+    changes = FileChanges(deleted={p: names for p, names in deleted.items() if names}, gone=gone)
+    if changes:
+        now.keeper.record(requested_time, changes, now.times)
+    metadata = CleanMetadata(
+        start_clean_time=requested_time,
+        time_taken_in_millis=max(0, now.env.clock.now_ms() - began_ms),
+        total_files_deleted=sum(map(len, deleted.values())),
+        earliest_commit_to_retain=_timestamp(plan.earliest_instant_to_retain),
+        last_completed_commit_timestamp=plan.last_completed_commit_timestamp,
+        partition_metadata={
+            partition: CleanPartitionMetadata(
+                partition_path=partition,
+                policy=plan.policy,
+                delete_path_patterns=deleted.get(partition, ()),
+                success_delete_files=deleted.get(partition, ()),
+                failed_delete_files=(),
+                is_partition_deleted=partition in gone,
+            )
+            for partition in (*deleted, *(p for p in gone if p not in deleted))
+        },
+        version=_VERSION,
+        bootstrap_partition_metadata={},
+        extra_metadata=plan.extra_metadata or {},
+    )
+    completion_time = now.times.next()
+    path = publisher.completed_path(requested_time, Action.CLEAN, completion_time)
+    storage.put_if_absent(path, plans.encode(metadata))
+    return Cleaned(
+        requested_time=requested_time,
+        completion_time=completion_time,
+        earliest_retained=metadata.earliest_commit_to_retain,
+        files_deleted=metadata.total_files_deleted,
+    )
+
+
+def _find(now: TableNow, requested_time: str) -> Instant:
+    for instant in now.timeline.instants:
+        if (instant.requested_time, instant.action) == (requested_time, Action.CLEAN):
+            if instant.is_completed:
+                raise PlanCompletedError(
+                    f"clean {requested_time} completed at {instant.completion_time}",
+                    next_step="there is nothing left to do",
+                )
+            return instant
+    pending = ", ".join(i.requested_time for i in pending_cleans(now))
+    raise PlanRemovedError(
+        f"the timeline has no clean {requested_time}",
+        next_step=f"pending are {pending}" if pending else "schedule a clean first",
+    )
+
+
+def _readable_plan(now: TableNow, instant: Instant) -> CleanerPlan:
+    try:
+        return now.contents.clean_plan(instant)
+    except CorruptFileError as cause:
+        folder, time = now.config.timeline_folder, instant.requested_time
+        raise CorruptFileError(
+            cause.path,
+            cause.cause,
+            next_step=f"delete {folder}/{time}.clean.requested and {folder}/{time}.clean.inflight "
+            "and clean again: what this clean has deleted, nobody could read any more",
+        ) from cause
+
+
+def _is_worth_an_instant(now: TableNow, plan: CleanPlan) -> bool:
+    if plan.retained is None or not (plan.everywhere or plan.extent >= _WORTH_AN_EMPTY_CLEAN):
+        return False
+    last = last_clean(now)
+    return last is None or plan.retained.requested_time > last.retained
+
+
+def _encoded(now: TableNow, plan: CleanPlan) -> CleanerPlan:
+    retained = plan.retained
+    return CleanerPlan(
+        earliest_instant_to_retain=None
+        if retained is None
+        else ActionInstant(
+            timestamp=retained.requested_time,
+            action=retained.action.value,
+            state=State.COMPLETED.value.upper(),
+        ),
+        last_completed_commit_timestamp=plan.last_completed,
+        policy=plan.policy.value,
+        files_to_be_deleted_per_partition={},
+        version=_VERSION,
+        file_paths_to_be_deleted_per_partition={
+            partition: tuple(
+                CleanFileInfo(
+                    file_path=absolute_path(now.env.storage, file.path),
+                    is_bootstrap_base_file=False,
+                )
+                for file in files
+            )
+            for partition, files in plan.deleted.items()
+        },
+        partitions_to_be_deleted=(),
+        extra_metadata=dict(plan.extra),
+    )
+
+
+def _inflight_content(config: TableConfig, plan: CleanerPlan) -> bytes:
+    # Hudi 0.x throws away a pending clean whose inflight file is empty.
+    return plans.encode(plan) if config.layout_version == LAYOUT_1 else b""
+
+
+def _drop_empty_partition(now: TableNow, partition: str) -> bool:
+    """Remove a partition that Apache Hudi planned to drop, unless it has files again."""
+    storage = now.env.storage
+    marker = f"{partition}/{partition_metadata.FILE_NAME}"
+    if [path for path in storage.files_below(partition) if path != marker]:
+        _log.warning("partition %s has files again and is kept", partition)
+        return False
+    storage.delete_folder(partition)
+    return True
+
+
+def _timestamp(instant: ActionInstant | None) -> str:
+    return "" if instant is None else instant.timestamp

@@ -1,0 +1,26 @@
+"""What a service would do to the table as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tidelake.config import ServiceOptions
+from tidelake.errors import ConfigError
+from tidelake.services.clean_plan import plan_clean
+from tidelake.services.plan import Service, ServicePlan
+from tidelake.services.table_now import TableNow
+
+_PLANNERS: Mapping[Service, Callable[[TableNow, ServiceOptions], ServicePlan]] = {
+    Service.CLEAN: lambda now, options: plan_clean(now, options.clean).shown(),
+}
+
+
+def plan_service(now: TableNow, service: Service | str, options: ServiceOptions) -> ServicePlan:
+    """Return the plan that the service would make now; raise `ConfigError` for an unknown one."""
+    for known, planner in _PLANNERS.items():
+        if known.value == service:
+            return planner(now, options)
+    raise ConfigError(
+        f"there is no plan for {service!r}",
+        next_step=f"ask for one of {', '.join(known.value for known in _PLANNERS)}",
+    )

@@ -1,0 +1,86 @@
+"""The table that a service works on, as it is at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelake.config import TableConfig
+from tidelake.env import Env
+from tidelake.errors import RestorePendingError
+from tidelake.model import Action, Instant
+from tidelake.storage import FileInfo
+from tidelake.timeline import (
+    History,
+    Timeline,
+    TimelineContents,
+    load_table_config,
+    load_timeline,
+    open_history,
+)
+from tidelake.txn import InstantTimes, MetadataKeeper, NoMetadataTable
+from tidelake.view import KnownFiles, Listing, StorageListing, TableView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableNow:
+    """What a service knows of its table; load it anew once the timeline has changed."""
+
+    env: Env
+    config: TableConfig
+    timeline: Timeline
+    contents: TimelineContents
+    history: History
+    times: InstantTimes
+    keeper: MetadataKeeper
+
+    @classmethod
+    def load(cls, env: Env, keeper: MetadataKeeper | None = None) -> TableNow:
+        """Load properties and active timeline; without `keeper` a change ends the metadata table.
+
+        Raises `RestorePendingError` when a restore has not finished: until then it is not settled
+        what the table holds.
+        """
+        now = cls.load_restoring(env, keeper)
+        for instant in now.timeline.pending:
+            if instant.action is Action.RESTORE:
+                raise RestorePendingError(instant.requested_time)
+        return now
+
+    @classmethod
+    def load_restoring(cls, env: Env, keeper: MetadataKeeper | None = None) -> TableNow:
+        """Load the table even when a restore has not finished."""
+        config = load_table_config(env.storage)
+        timeline = load_timeline(env.storage, config)
+        return cls(
+            env=env,
+            config=config,
+            timeline=timeline,
+            contents=TimelineContents(env.storage, config),
+            history=open_history(env.storage, config),
+            times=InstantTimes(env.clock, config, timeline),
+            keeper=keeper or NoMetadataTable(env),
+        )
+
+    def listing(self) -> Listing:
+        """Return what lies on storage, whatever the metadata table says."""
+        return StorageListing(self.env.storage)
+
+    def view(self, files: Mapping[str, Sequence[FileInfo]] | None = None) -> TableView:
+        """Return the table's file groups, those of `files` alone when they are given."""
+        return TableView(
+            table_version=self.config.table_version,
+            timeline=self.timeline,
+            contents=self.contents,
+            listing=self.listing() if files is None else KnownFiles(files),
+            history_times=self.history.completion_times,
+        )
+
+    @property
+    def has_completion_times(self) -> bool:
+        """Return whether slices and windows go by completion time, as from version 8 on."""
+        return self.config.table_version >= 8
+
+    def savepoints(self) -> Sequence[Instant]:
+        """Return the completed savepoints."""
+        return [i for i in self.timeline.completed if i.action is Action.SAVEPOINT]
