@@ -76,6 +76,13 @@ def decode_value(data: bytes, schema_text: str) -> dict[str, Any]:
     return record
 
 
+def encode_value(record: dict[str, Any], schema_text: str) -> bytes:
+    """Return a record without any container; the inverse of `decode_value`."""
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, _parsed(schema_text.encode()), record)
+    return body.getvalue()
+
+
 def decode_many(data: bytes | memoryview, schema_text: str) -> list[dict[str, Any]]:
     """Return the records of an Avro log block's body, where a length stands before each record."""
     schema = _parsed(schema_text.encode())
