@@ -432,6 +432,15 @@ STAGING_EXPIRY = _write(
     default="1440",
     ours=True,
 )
+METADATA_REBUILD = _write(
+    "tidelake.metadata.rebuild",
+    Kind.BOOLEAN,
+    "Whether the write builds the table's metadata table anew, from what lies on storage. A write "
+    "keeps the metadata table that it finds; with `hoodie.metadata.enable=true` it also builds one "
+    "where there is none, with `false` it takes it out of use.",
+    default="false",
+    ours=True,
+)
 
 # What services do after a write, or when they are called.
 CLEAN_AUTOMATIC = _write(

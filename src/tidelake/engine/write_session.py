@@ -22,13 +22,14 @@ from tidelake.files import read_footers, read_slice
 from tidelake.files.write_task import WriteKind, WriteSpec
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.hashing_metadata import FOLDER as RINGS
+from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.model import Commit, FileSlice
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.state import TableSchema, TableState
 from tidelake.records import META_COLUMNS, MergeSpec
 from tidelake.records.schema import RECORD_KEY
 from tidelake.services.inline import after_write
-from tidelake.txn import MetadataKeeper, NoMetadataTable, Transaction, begin, find_commit
+from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
 from tidelake.view import StorageListing, TableView
 from tidelake.write.agree import refuse_contradictions
 from tidelake.write.groups import LiveGroup, clustered_groups, live_groups, refuse_clustered
@@ -90,7 +91,7 @@ class WriteSession:
     @cached_property
     def keeper(self) -> MetadataKeeper:
         """Return what keeps the table's metadata table."""
-        return NoMetadataTable(self.env)
+        return MetadataTableKeeper(self.env, KeeperOptions.from_settings(self.options.settings))
 
     def done_before(self, write_id: str | None) -> Commit | None:
         """Return the commit that an earlier call made under the same idempotence key."""

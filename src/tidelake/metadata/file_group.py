@@ -19,13 +19,14 @@ from tidelake.formats.log_block import (
 )
 from tidelake.formats.metadata_record import MetadataRecord
 from tidelake.metadata.merge import is_live, merge
+from tidelake.metadata.names import METADATA_FOLDER
 from tidelake.model import BaseFile, FileSlice
 from tidelake.storage import Storage
 
-METADATA_FOLDER = ".hoodie/metadata"
 WAY_OUT = (
-    "set hoodie.metadata.enable=false to list storage instead; a write with Apache Hudi after "
-    "emptying hoodie.table.metadata.partitions builds the metadata table anew"
+    "read with hoodie.metadata.enable=false to list storage instead; a write with "
+    "tidelake.metadata.rebuild=true builds the metadata table anew, one with "
+    "hoodie.metadata.enable=false takes it out of use"
 )
 #: Base files up to this size are read at once, greater ones block by block.
 _READ_WHOLE_BYTES = 8 * 1024 * 1024

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tidelake.timeline import Timeline
+from collections.abc import Iterable, Sequence
 
-#: Instants that build a partition of the metadata table from version 8 on.
-_BUILD_PREFIX = "0" * 14
+from tidelake.metadata.names import BUILD_PREFIX
+from tidelake.model import Instant
+from tidelake.timeline import Timeline
 
 
 def is_behind(table: Timeline, metadata: Timeline) -> bool:
@@ -15,18 +16,29 @@ def is_behind(table: Timeline, metadata: Timeline) -> bool:
     know the metadata table leaves a gap, and a listing with a gap would silently lose rows. Writes
     from before the metadata table was built need no instant there.
     """
+    return bool(unknown(table.writes(), metadata))
+
+
+def unknown(completed: Iterable[Instant], metadata: Timeline) -> Sequence[Instant]:
+    """Return those completed instants of the table that never reached the metadata table."""
     known = {instant.requested_time for instant in metadata.completed}
-    built_at = min(
+    built_at = built(metadata)
+    return [
+        instant
+        for instant in completed
+        if instant.requested_time not in known
+        and not metadata.is_archived(instant.requested_time)
+        and (instant.completion_time or "") > built_at
+    ]
+
+
+def built(metadata: Timeline) -> str:
+    """Return when the metadata table was built, from table version 8 on; "" where it is unknown."""
+    return min(
         (
             instant.completion_time
             for instant in metadata.writes()
-            if instant.requested_time.startswith(_BUILD_PREFIX) and instant.completion_time
+            if instant.requested_time.startswith(BUILD_PREFIX) and instant.completion_time
         ),
         default="",
-    )
-    return any(
-        write.requested_time not in known
-        and not metadata.is_archived(write.requested_time)
-        and (write.completion_time or "") > built_at
-        for write in table.writes()
     )

@@ -27,13 +27,20 @@ from tidelake.formats.metadata_record import (
     partition_path,
 )
 from tidelake.metadata.file_group import (
-    METADATA_FOLDER,
     Keys,
     MetadataFileGroup,
     Prefixes,
     reading_metadata,
 )
 from tidelake.metadata.freshness import is_behind
+from tidelake.metadata.names import (
+    BLOOM_FILTERS,
+    COLUMN_STATS,
+    FILES,
+    METADATA_FOLDER,
+    PARTITION_STATS,
+    RECORD_INDEX,
+)
 from tidelake.model import ColumnStats
 from tidelake.storage import FileInfo, Storage, SubStorage
 from tidelake.timeline import (
@@ -45,11 +52,6 @@ from tidelake.timeline import (
 )
 from tidelake.view import StorageListing, TableView
 
-FILES = "files"
-COLUMN_STATS = "column_stats"
-PARTITION_STATS = "partition_stats"
-BLOOM_FILTERS = "bloom_filters"
-RECORD_INDEX = "record_index"
 _ID_CHARS = 12
 #: With more partitions than this, all of a column is read and the rest of the key is compared.
 _MOST_PREFIXES = 64

@@ -345,11 +345,18 @@ class _Done:
                 return added, len(command)
 
     def changes(self, *, with_deletes: bool) -> FileChanges:
+        written = {
+            partition: {path.rpartition("/")[2]: size for path, size in logs.items()}
+            for partition, logs in self.written.items()
+        }
+        # Logs of the failed instant stay where they are, and a clean has to find them one day.
+        for partition, logs in self.taken_back.items():
+            for name in logs:
+                there = self.storage.stat(_join(partition, name))
+                if there is not None and there.size_bytes:
+                    written[partition][name] = there.size_bytes
         return FileChanges(
-            written={
-                partition: {path.rpartition("/")[2]: size for path, size in logs.items()}
-                for partition, logs in self.written.items()
-            },
+            written=written,
             deleted={
                 partition: [path.rpartition("/")[2] for path in paths]
                 for partition, paths in self.deleted.items()

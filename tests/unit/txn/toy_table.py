@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from tidelake.config import TableConfig
 from tidelake.env import Env
@@ -20,8 +20,8 @@ from tidelake.timeline import (
     load_table_config,
     load_timeline,
 )
-from tidelake.txn import TableSpec, Transaction, begin, create_table
-from tidelake.view import StorageListing, TableView
+from tidelake.txn import MetadataKeeper, TableSpec, Transaction, begin, create_table
+from tidelake.view import Listing, StorageListing, TableView
 
 SCHEMA = '{"type":"record","name":"r","fields":[]}'
 PARTITION = "p=1"
@@ -54,8 +54,9 @@ def environment(storage: Storage) -> Env:
 class Toy:
     """The table as whoever opens it now finds it."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, keeper: Callable[[Env], MetadataKeeper] | None = None):
         self.env = environment(storage)
+        self.keeper = None if keeper is None else keeper(self.env)
         self.storage = storage
         self.config: TableConfig = load_table_config(storage)
         self.timeline: Timeline = load_timeline(storage, self.config)
@@ -85,6 +86,7 @@ class Toy:
             action=action,
             operation=operation,
             write_id=write_id,
+            keeper=self.keeper,
         )
 
     @property
@@ -131,21 +133,24 @@ class Toy:
             file_size_in_bytes=len(data),
         )
 
-    def slices(self, timeline: Timeline | None = None) -> dict[str, FileSlice]:
+    def slices(
+        self, timeline: Timeline | None = None, listing: Listing | None = None
+    ) -> dict[str, FileSlice]:
         timeline = timeline or self.timeline
         view = TableView(
             table_version=self.config.table_version,
             timeline=timeline,
             contents=TimelineContents(self.storage, self.config),
-            listing=StorageListing(self.storage),
+            listing=listing or StorageListing(self.storage),
             history_times=dict,
         )
         return {s.group.file_id: s for s in view.latest_slices()}
 
-    def rows(self) -> dict[str, str]:
+    def rows(self, listing: Listing | None = None) -> dict[str, str]:
         """Return what a reader sees."""
         committed = {i.requested_time for i in self.timeline.writes()}
-        return {group: self._text(found, committed) for group, found in self.slices().items()}
+        slices = self.slices(listing=listing)
+        return {group: self._text(found, committed) for group, found in slices.items()}
 
     def rows_once_archived(self) -> dict[str, str]:
         """Return what a reader sees when every instant counts as archived, thus as committed."""

@@ -1,0 +1,253 @@
+"""Keeping the metadata table true while the table is written; see `txn.keeper` for when.
+
+What is kept is `files`. Everything else that the properties name leaves them before the write
+completes, because a reader that finds an index without the newest files loses rows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from typing_extensions import Self
+
+from tidelake.config import TableConfig, keys, write_keys
+from tidelake.env import Env
+from tidelake.errors import UnsupportedTableError, reading
+from tidelake.formats import index_definitions
+from tidelake.formats.metadata_encoding import encode_files
+from tidelake.formats.metadata_record import ALL_PARTITIONS, FileEntry, partition_identifier
+from tidelake.metadata.build import build
+from tidelake.metadata.file_group import reading_metadata
+from tidelake.metadata.freshness import built, unknown
+from tidelake.metadata.names import FILES
+from tidelake.metadata.own_table import OwnTable
+from tidelake.model import Action, Instant, State
+from tidelake.timeline import Timeline, TimelineContents, load_table_config, update_table_config
+from tidelake.txn import FileChanges, InstantTimes, NoMetadataTable, changes_of
+
+_log = logging.getLogger(__name__)
+
+#: Indexes that Apache Hudi believes to be there as long as they are defined.
+_BY_DEFINITION = ("secondary_index_", "expr_index_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperOptions:
+    """What the options of a write say about the metadata table.
+
+    `enabled` is None where they say nothing: a table then goes on as it is. `rebuild` throws away
+    what is there.
+    """
+
+    enabled: bool | None = None
+    rebuild: bool = False
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str]) -> Self:
+        """Read the options of a write, given under names in lower case."""
+        given = keys.METADATA_ENABLE.given(settings) is not None
+        return cls(
+            enabled=keys.METADATA_ENABLE.flag(settings) if given else None,
+            rebuild=write_keys.METADATA_REBUILD.flag(settings),
+        )
+
+
+class MetadataTableKeeper:
+    """Keeps the metadata table of the table in `env.storage`."""
+
+    def __init__(self, env: Env, options: KeeperOptions | None = None) -> None:
+        self._env = env
+        self._options = options or KeeperOptions()
+        self._config: TableConfig | None = None
+
+    def prepare(self, config: TableConfig, timeline: Timeline, times: InstantTimes) -> TableConfig:
+        """Make good what earlier writers left out, and keep the names of what will be kept.
+
+        Raises `UnsupportedTableError` while an index is being built, and `CorruptFileError` or
+        `MissingFileError` when the metadata table cannot be read.
+        """
+        self._config = self._prepared(config, timeline, times)
+        return self._config
+
+    def _prepared(
+        self, config: TableConfig, timeline: Timeline, times: InstantTimes
+    ) -> TableConfig:
+        without = NoMetadataTable(self._env)
+        wanted = self._options.enabled
+        is_there = FILES in config.metadata_partitions
+        if wanted is False or not (is_there or wanted):
+            return without.prepare(config, timeline, times)
+        self._refuse_index_builds(timeline)
+        if self._options.rebuild or not is_there:
+            return build(self._env, config, timeline, times)
+        with reading_metadata(""):
+            own = OwnTable.load(self._env.storage)
+        if own is None:
+            config = without.prepare(config, timeline, times)
+            return build(self._env, config, timeline, times) if wanted else config
+        config = self._keep_only({FILES}, config)
+        self._drop_unfinished(own)
+        self._repair(own, config, timeline, times)
+        return config
+
+    def _refuse_index_builds(self, timeline: Timeline) -> None:
+        for instant in timeline.pending:
+            if instant.action is Action.INDEXING:
+                raise UnsupportedTableError(
+                    f"instant {instant.requested_time} is building an index of this table, which "
+                    "would miss what is written meanwhile",
+                    next_step="write again once the index is built, or drop the index",
+                )
+
+    def _keep_only(self, kept: Iterable[str], config: TableConfig) -> TableConfig:
+        kept = frozenset(kept)
+        left = config.metadata_partitions - kept
+        building = keys.METADATA_PARTITIONS_INFLIGHT.items(config.properties)
+        if not left and not building:
+            return config
+        _log.warning(
+            "%s of the metadata table of %s are not kept by this write and are taken out of use; "
+            "Apache Hudi builds them anew when its options ask for them",
+            ", ".join(sorted({*left, *building})),
+            self._env.storage.spec.uri,
+        )
+        self._drop_definitions(config, left)
+        names = ",".join(sorted(config.metadata_partitions & kept))
+        changes = {keys.METADATA_PARTITIONS.name: names}
+        if building:
+            changes[keys.METADATA_PARTITIONS_INFLIGHT.name] = ""
+        return update_table_config(self._env, changes)
+
+    def _drop_definitions(self, config: TableConfig, left: Iterable[str]) -> None:
+        """Take away the definitions of indexes that readers look up there."""
+        path = config.index_definitions_path
+        named = {name for name in left if name.startswith(_BY_DEFINITION)}
+        if not named or path is None or self._env.storage.stat(path) is None:
+            return
+        with reading(path):
+            definitions = index_definitions.decode(self._env.storage.read(path))
+        kept = {name: found for name, found in definitions.items() if name not in named}
+        self._env.storage.put(path, index_definitions.encode(kept))
+
+    def _drop_unfinished(self, own: OwnTable) -> None:
+        """Take away compactions of the metadata table that nobody will end."""
+        for instant in own.timeline.pending:
+            if instant.planned_as is Action.COMPACTION:
+                own.forget(instant.requested_time, Action.COMPACTION)
+
+    def _repair(
+        self, own: OwnTable, config: TableConfig, timeline: Timeline, times: InstantTimes
+    ) -> None:
+        """Write down late what completed without the metadata table knowing."""
+        contents = TimelineContents(self._env.storage, config)
+        writes = unknown(timeline.writes(), own.timeline)
+        cleans = unknown((i for i in timeline.completed if i.action is Action.CLEAN), own.timeline)
+        missing = {i: self._written(i, contents) for i in writes}
+        missing |= {i: _cleaned(i, contents) for i in cleans}
+        for instant in sorted(missing, key=lambda i: i.completion_time or ""):
+            if instant in writes or missing[instant]:
+                _log.warning(
+                    "the metadata table of %s does not know %s %s, which is made good",
+                    self._env.storage.spec.uri,
+                    instant.action,
+                    instant.requested_time,
+                )
+                self._write(own, instant.requested_time, missing[instant], times)
+
+    def _written(self, instant: Instant, contents: TimelineContents) -> FileChanges:
+        named = changes_of(contents.commit_metadata(instant).write_stats).written
+        # A clean may have taken some of them away since.
+        written: dict[str, dict[str, int]] = {}
+        for partition, files in named.items():
+            for name in files:
+                path = f"{partition}/{name}" if partition else name
+                there = self._env.storage.stat(path)
+                if there is not None:
+                    written.setdefault(partition, {})[name] = there.size_bytes
+        return FileChanges(written=written)
+
+    def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
+        """Write down what the instant did to files, in a deltacommit of the same time."""
+        own = self._own()
+        if own is not None:
+            self._write(own, instant_time, changes, times)
+
+    def undo(self, instant_time: str, times: InstantTimes) -> bool:  # noqa: ARG002 - no new instant
+        """Take the deltacommit of an instant off, unless it went into a base file meanwhile."""
+        own = self._own()
+        if own is None:
+            return True
+        if not own.has(instant_time):
+            known = own.timeline.is_archived(instant_time) or instant_time <= built(own.timeline)
+            return not known
+        if _is_compacted(own, instant_time):
+            return False
+        own.forget(instant_time)
+        return True
+
+    def _own(self) -> OwnTable | None:
+        if self._config is None:
+            # A transaction may go on in another process than the one that began it.
+            self._config = load_table_config(self._env.storage)
+        if FILES not in self._config.metadata_partitions:
+            return None
+        with reading_metadata(""):
+            return OwnTable.load(self._env.storage)
+
+    def _write(
+        self, own: OwnTable, instant_time: str, changes: FileChanges, times: InstantTimes
+    ) -> None:
+        updates = {FILES: file_records(changes, own.config.table_version)}
+        with reading_metadata(""):
+            own.commit(instant_time, updates, times)
+
+
+def file_records(changes: FileChanges, table_version: int) -> Mapping[str, bytes]:
+    """Return the records of `files` that say what an instant did."""
+    touched = {*changes.written, *changes.deleted, *changes.replaced}
+    partitions = {partition: FileEntry(0, False) for partition in sorted(touched)}
+    partitions |= {partition: FileEntry(0, True) for partition in changes.gone}
+    found = {
+        ALL_PARTITIONS: encode_files(
+            {partition_identifier(p): entry for p, entry in partitions.items()},
+            table_version,
+            is_partition_list=True,
+        )
+    }
+    for partition in sorted({*changes.written, *changes.deleted}):
+        entries = {name: FileEntry(0, True) for name in changes.deleted.get(partition, ())}
+        written = changes.written.get(partition, {})
+        entries |= {name: FileEntry(size, False) for name, size in written.items()}
+        found[partition_identifier(partition)] = encode_files(entries, table_version)
+    return found
+
+
+def _cleaned(instant: Instant, contents: TimelineContents) -> FileChanges:
+    metadata = contents.clean_metadata(instant)
+    deleted = {
+        partition: [path.rpartition("/")[2] for path in done.success_delete_files]
+        for partition, done in metadata.partition_metadata.items()
+        if done.success_delete_files
+    }
+    gone = [p for p, done in metadata.partition_metadata.items() if done.is_partition_deleted]
+    return FileChanges(deleted=deleted, gone=gone)
+
+
+def _is_compacted(own: OwnTable, instant_time: str) -> bool:
+    """Return whether the records of an instant are in base files, among those of others."""
+    completed_at = next(
+        (i.completion_time for i in own.timeline.writes() if i.requested_time == instant_time), None
+    )
+    if completed_at is None:
+        return False
+    compactions = [
+        i.requested_time
+        for i in own.timeline.completed
+        if i.action is Action.COMMIT and i.state is State.COMPLETED
+    ]
+    newest = max(compactions, default="")
+    # Up to version 7 a compaction has the time of the deltacommit before it, and three digits more.
+    mark = instant_time if own.names_logs_by_slice else completed_at
+    return mark <= newest

@@ -1,0 +1,25 @@
+"""The partitions of a metadata table, and how their file groups are called."""
+
+from __future__ import annotations
+
+FILES = "files"
+COLUMN_STATS = "column_stats"
+PARTITION_STATS = "partition_stats"
+BLOOM_FILTERS = "bloom_filters"
+RECORD_INDEX = "record_index"
+
+METADATA_FOLDER = ".hoodie/metadata"
+#: Requested times of the instants that build partitions begin so, from table version 8 on.
+BUILD_PREFIX = "0" * 14
+
+_ID_PREFIX = {
+    FILES: "files",
+    COLUMN_STATS: "col-stats",
+    PARTITION_STATS: "partition-stats",
+    RECORD_INDEX: "record-index",
+}
+
+
+def group_file_id(partition: str, index: int) -> str:
+    """Return the file id of a file group of a partition that we write."""
+    return f"{_ID_PREFIX[partition]}-{index:04d}-0"

@@ -1,0 +1,321 @@
+"""The metadata table as a table of its own, for whoever writes to it.
+
+One deltacommit of it keeps this order: requested and inflight, one log file for each file group
+that is touched, and then the completed file, which makes all of them count at once. Its times are
+those of the instant of the table that it describes, so a crash in between is found by that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from typing_extensions import Self
+
+from tidelake.config import TableConfig
+from tidelake.errors import reading
+from tidelake.formats import delete_block
+from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
+from tidelake.formats.delete_block import DeleteRecords, OrderingKind
+from tidelake.formats.file_name import format_log, parse_base, parse_log
+from tidelake.formats.hfile_writer import encode_hfile
+from tidelake.formats.instant_name import InstantName
+from tidelake.formats.log_block import BlockKind, HeaderKey, block_instants, encode_block
+from tidelake.formats.metadata_record import file_group_of
+from tidelake.formats.metadata_schema import record_schema_text
+from tidelake.metadata.names import FILES, METADATA_FOLDER, group_file_id
+from tidelake.model import Action, FileGroupId, FileSlice, State
+from tidelake.storage import Storage, SubStorage
+from tidelake.timeline import (
+    Publisher,
+    Timeline,
+    TimelineContents,
+    load_history_times,
+    load_table_config,
+    load_timeline,
+)
+from tidelake.txn import InstantTimes
+from tidelake.view import StorageListing, TableView
+
+#: Of every file of ours: the metadata table has one writer, whose retries overwrite their files.
+WRITE_TOKEN = "0-0-0"
+UPSERT = "UPSERT_PREPPED"
+#: Table version from which a log file is named after its own instant.
+FIRST_OWN_LOGS = 8
+
+#: Values by key, None for one that is to go, by partition of the metadata table.
+Updates = Mapping[str, Mapping[str, "bytes | None"]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogToWrite:
+    """A log file that does not exist yet; on version 6 `before` is the slice that it joins."""
+
+    partition: str
+    name: str
+    version: int
+    before: FileSlice | None
+    content: bytes
+    records: int
+
+    @property
+    def path(self) -> str:
+        """Return the path inside of the metadata table."""
+        return f"{self.partition}/{self.name}"
+
+
+class OwnTable:
+    """The metadata table's timeline and files, as they were when it was loaded."""
+
+    def __init__(self, storage: Storage, config: TableConfig, timeline: Timeline) -> None:
+        self.storage = storage
+        self.config = config
+        self.timeline = timeline
+        self.publisher = Publisher(storage, config)
+        self.contents = TimelineContents(storage, config)
+
+    @classmethod
+    def load(cls, table: Storage) -> Self | None:
+        """Return the metadata table of the table in that storage, or None when none lies there."""
+        folder = SubStorage(table, METADATA_FOLDER)
+        if not folder.exists(".hoodie"):
+            return None
+        config = load_table_config(folder)
+        return cls(folder, config, load_timeline(folder, config))
+
+    def reloaded(self) -> OwnTable:
+        """Return the same table as it is now."""
+        return OwnTable(self.storage, self.config, load_timeline(self.storage, self.config))
+
+    @property
+    def schema(self) -> str:
+        """Return the schema of the records that we write."""
+        return record_schema_text(self.config.table_version)
+
+    @property
+    def names_logs_by_slice(self) -> bool:
+        """Return whether log files are named after the slice that they belong to."""
+        return self.config.table_version < FIRST_OWN_LOGS
+
+    @cached_property
+    def view(self) -> TableView:
+        """Return the metadata table's own files."""
+        return TableView(
+            table_version=self.config.table_version,
+            timeline=self.timeline,
+            contents=self.contents,
+            listing=StorageListing(self.storage),
+            history_times=lambda: load_history_times(self.storage, self.config),
+        )
+
+    def slices(self, partition: str) -> Sequence[FileSlice]:
+        """Return the newest slice of every file group of a partition, ordered by file id."""
+        found = self.view.latest_slices([partition])
+        return sorted(found, key=lambda s: s.group.file_id)
+
+    def commit(self, instant_time: str, updates: Updates, times: InstantTimes) -> None:
+        """Write a deltacommit with these records; what an earlier attempt left is replaced."""
+        if self.has(instant_time):
+            self.forget(instant_time)
+        self.publisher.request(instant_time, Action.DELTACOMMIT)
+        self.publisher.start(instant_time, Action.DELTACOMMIT)
+        logs = [
+            log
+            for partition in sorted(updates)
+            for log in self._logs(partition, updates[partition], instant_time)
+        ]
+        for log in logs:
+            self.storage.put(log.path, log.content)
+        self.complete(
+            instant_time, Action.DELTACOMMIT, [_stat(log, instant_time) for log in logs], times
+        )
+
+    def complete(
+        self,
+        instant_time: str,
+        action: Action,
+        stats: Sequence[WriteStat],
+        times: InstantTimes,
+        operation: str = UPSERT,
+    ) -> None:
+        """Publish the completed file of an instant."""
+        by_partition: dict[str, tuple[WriteStat, ...]] = {}
+        for stat in stats:
+            partition = stat.partition_path or ""
+            by_partition[partition] = (*by_partition.get(partition, ()), stat)
+        schema = record_schema_text(self.config.table_version, with_meta_columns=False)
+        metadata = CommitMetadata(
+            partition_to_write_stats=by_partition,
+            compacted=action is Action.COMMIT,
+            extra_metadata={"schema": schema},
+            operation_type=operation,
+        )
+        path = self.publisher.completed_path(instant_time, action, times.next())
+        self.storage.put_if_absent(path, self.publisher.encode(metadata))
+
+    def has(self, instant_time: str) -> bool:
+        """Return whether any file of the instant's deltacommit is on the timeline."""
+        return bool(self._timeline_files(instant_time, Action.DELTACOMMIT))
+
+    def forget(self, instant_time: str, action: Action = Action.DELTACOMMIT) -> None:
+        """Take an instant off the table with all that it wrote, the completed file first."""
+        names = self._timeline_files(instant_time, action)
+        completed = [name for name, state in names.items() if state is State.COMPLETED]
+        paths = self._files_of(instant_time, action, is_completed=bool(completed))
+        self.publisher.remove(completed)
+        for path in paths:
+            self.storage.delete(path)
+        self.publisher.remove(name for name in names if name not in completed)
+
+    def _files_of(self, instant_time: str, action: Action, *, is_completed: bool) -> list[str]:
+        if is_completed:
+            found = (
+                i
+                for i in self.timeline.completed
+                if i.requested_time == instant_time and i.action is action.completed_as
+            )
+            return [
+                stat.path
+                for instant in found
+                for stat in self.contents.commit_metadata(instant).write_stats
+                if stat.path is not None
+            ]
+        paths = []
+        for partition in self.storage.list("").folders:
+            for file in self.storage.list(partition).files:
+                log = parse_log(partition, file.name, 0)
+                base = parse_base(partition, file.name, 0)
+                if base is not None and base.instant_time == instant_time:
+                    paths.append(base.path)
+                elif log is not None and self._is_of(log.path, log.instant_time, instant_time):
+                    paths.append(log.path)
+        return paths
+
+    def _is_of(self, path: str, named: str, instant_time: str) -> bool:
+        """Return whether a log file is of an instant that did not get to say what it wrote."""
+        if not self.names_logs_by_slice:
+            return named == instant_time
+        # The name says the slice; and where storage can append, others may have written there too.
+        with self.storage.open(path) as file, reading(path):
+            return block_instants(file) == {instant_time}
+
+    def _timeline_files(self, instant_time: str, action: Action) -> Mapping[str, State]:
+        found = {}
+        for file_name in self.timeline.file_names:
+            name = InstantName.parse(file_name, self.config.layout_version)
+            if (
+                name is not None
+                and name.requested_time == instant_time
+                and name.action.completed_as is action.completed_as
+            ):
+                found[file_name] = name.state
+        return found
+
+    def _logs(
+        self, partition: str, values: Mapping[str, bytes | None], instant_time: str
+    ) -> list[LogToWrite]:
+        if partition == FILES and not self.names_logs_by_slice:
+            # It has one file group in every table, so there is nothing to look at.
+            ids = [group_file_id(FILES, 0)]
+            slices: Sequence[FileSlice | None] = [None]
+        else:
+            found = self.slices(partition)
+            slices = found
+            ids = [one.group.file_id for one in found]
+        by_group: dict[int, dict[str, bytes | None]] = {}
+        for key, value in values.items():
+            by_group.setdefault(file_group_of(key, len(ids)), {})[key] = value
+        return [
+            self._log(FileGroupId(partition, ids[at]), slices[at], by_group[at], instant_time)
+            for at in sorted(by_group)
+        ]
+
+    def _log(
+        self,
+        group: FileGroupId,
+        before: FileSlice | None,
+        values: Mapping[str, bytes | None],
+        instant_time: str,
+    ) -> LogToWrite:
+        version, named = 1, instant_time
+        if self.names_logs_by_slice and before is not None:
+            version = 1 + max((log.version for log in before.log_files), default=0)
+            named = before.base_instant_time
+        name = format_log(
+            file_id=group.file_id, instant_time=named, version=version, write_token=WRITE_TOKEN
+        )
+        return LogToWrite(
+            partition=group.partition,
+            name=name,
+            version=version,
+            before=before if self.names_logs_by_slice else None,
+            content=log_content(values, self.schema, instant_time, group.partition),
+            records=len(values),
+        )
+
+
+def log_content(
+    values: Mapping[str, bytes | None], schema: str, instant_time: str, partition: str
+) -> bytes:
+    """Return a log file: a block with the values, and one with the keys that go."""
+    blocks = []
+    kept = sorted((key.encode(), value) for key, value in values.items() if value is not None)
+    if kept:
+        headers: dict[int, str] = {HeaderKey.INSTANT_TIME: instant_time, HeaderKey.SCHEMA: schema}
+        blocks.append(encode_block(BlockKind.HFILE_DATA, headers, encode_hfile(kept, schema)))
+    gone = [key for key, value in values.items() if value is None]
+    if gone:
+        deletes = DeleteRecords(
+            keys=gone,
+            partitions=[partition] * len(gone),
+            ordering=[0] * len(gone),
+            kinds=[OrderingKind.INT] * len(gone),
+        )
+        headers = {HeaderKey.INSTANT_TIME: instant_time}
+        blocks.append(encode_block(BlockKind.DELETE, headers, delete_block.encode(deletes)))
+    return b"".join(blocks)
+
+
+def _stat(log: LogToWrite, instant_time: str) -> WriteStat:
+    found = parse_log(log.partition, log.name, 0)
+    assert found is not None  # the name has just been spelt
+    previous, base_file = instant_time, ""
+    logs: tuple[str, ...] = (log.name,)
+    if log.before is not None:
+        previous = log.before.base_instant_time
+        base_file = log.before.base_file.name if log.before.base_file else ""
+        logs = (*(other.name for other in log.before.log_files), log.name)
+    return WriteStat(
+        file_id=found.file_id,
+        path=log.path,
+        prev_commit=previous,
+        num_writes=log.records,
+        num_update_writes=log.records,
+        num_inserts=0,
+        num_deletes=0,
+        partition_path=log.partition,
+        total_write_bytes=len(log.content),
+        file_size_in_bytes=len(log.content),
+        log_version=log.version,
+        log_offset=0,
+        base_file=base_file,
+        log_files=logs,
+        **ZEROS,
+    )
+
+
+#: Counters of a stat that the metadata table has no use for.
+ZEROS: Mapping[str, Any] = {
+    "total_write_errors": 0,
+    "total_log_records": 0,
+    "total_log_files_compacted": 0,
+    "total_log_size_compacted": 0,
+    "total_updated_records_compacted": 0,
+    "total_log_blocks": 0,
+    "total_corrupt_log_block": 0,
+    "total_rollback_blocks": 0,
+    "total_log_read_time_ms": 0,
+    "num_updates": 0,
+}

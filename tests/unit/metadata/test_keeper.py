@@ -1,0 +1,193 @@
+"""The metadata table that a write keeps: what readers list through it is what lies on storage."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+
+from tests.unit.metadata.test_table import data_files
+from tests.unit.txn.toy_table import KINDS, Rows, Toy, new_storage
+from tidelake.config import keys
+from tidelake.env import Env
+from tidelake.metadata import MetadataTable
+from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
+from tidelake.metadata.names import METADATA_FOLDER
+from tidelake.model import TableType
+from tidelake.storage import MemoryStorage, Storage
+from tidelake.testing import Crash, Fault, FaultyStorage
+from tidelake.timeline import load_table_config, load_timeline
+from tidelake.txn import NoMetadataTable
+from tidelake.view import StorageListing
+
+FIRST = {"a-0": "a1", "b-0": "b1"}
+SECOND = {"a-0": "a2", "c-0": "c2"}
+THIRD = {"b-0": "b3", "d-0": "d3"}
+BOTH = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
+each_kind = pytest.mark.parametrize(("table_version", "table_type"), KINDS)
+
+
+def keeping(**options: bool) -> Callable[[Env], MetadataTableKeeper]:
+    return lambda env: MetadataTableKeeper(env, KeeperOptions(**options))
+
+
+def toy(storage: Storage, **options: bool) -> Toy:
+    return Toy(storage, keeping(**options))
+
+
+def created(table_version: int, table_type: TableType, *batches: Rows) -> MemoryStorage:
+    """Return a table with a metadata table, which the first write made."""
+    storage = new_storage(table_version, table_type)
+    for rows in batches or (FIRST,):
+        toy(storage, enabled=True).write(rows)
+    return storage
+
+
+def metadata(storage: Storage) -> MetadataTable:
+    config = load_table_config(storage)
+    found = MetadataTable.open(storage, config, load_timeline(storage, config))
+    assert found is not None
+    return found
+
+
+def agrees(storage: Storage) -> None:
+    """Hold the listing to storage, and what is read through it to what is read without."""
+    found = metadata(storage)
+    assert data_files(found) == data_files(StorageListing(storage))
+    assert Toy(storage).rows(found) == Toy(storage).rows()
+
+
+@each_kind
+def test_every_write_is_listed(table_version: int, table_type: TableType) -> None:
+    storage = created(table_version, table_type)
+    agrees(storage)
+    for rows in (SECOND, THIRD):
+        toy(storage).write(rows)
+        agrees(storage)
+    toy(storage).write({"z-0": "z"}, overwrite=True)
+    agrees(storage)
+    assert Toy(storage).rows(metadata(storage)) == {"z-0": "z"}
+
+
+@each_kind
+def test_one_is_built_for_a_table_that_had_none(table_version: int, table_type: TableType) -> None:
+    storage = new_storage(table_version, table_type)
+    for rows in (FIRST, SECOND):
+        Toy(storage).write(rows)
+    pending = Toy(storage).begin()
+    pending.start()
+    Toy(storage).task(pending, "x-0", "never", None, "0-1-1")
+    toy(storage, enabled=True).write(THIRD)
+    assert load_table_config(storage).metadata_partitions == {"files"}
+    agrees(storage)
+
+
+def test_a_table_without_one_stays_without_unless_asked() -> None:
+    storage = new_storage(9, TableType.COPY_ON_WRITE)
+    toy(storage).write(FIRST)
+    assert not storage.exists(METADATA_FOLDER)
+
+
+@each_kind
+def test_a_write_may_take_it_out_of_use(table_version: int, table_type: TableType) -> None:
+    storage = created(table_version, table_type)
+    toy(storage, enabled=False).write(SECOND)
+    assert not load_table_config(storage).metadata_partitions
+    toy(storage, enabled=True).write(THIRD)
+    agrees(storage)
+
+
+@each_kind
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_crash_at_any_call_never_hides_rows(
+    table_version: int, table_type: TableType, overwrite: bool
+) -> None:
+    rows, more = ({"y-0": "y2"}, {"z-0": "z3"}) if overwrite else (SECOND, THIRD)
+    new = rows if overwrite else {**FIRST, **rows}
+    before = created(table_version, table_type)
+    counting = FaultyStorage(copy.deepcopy(before))
+    toy(counting).write(rows, overwrite=overwrite)
+    for number in range(1, len(counting.calls) + 1):
+        for fault in BOTH:
+            at = f"{fault} {number} {counting.calls[number - 1]}"
+            storage = copy.deepcopy(before)
+            with pytest.raises(Crash):
+                toy(FaultyStorage.failing_at(storage, number, fault)).write(
+                    rows, overwrite=overwrite
+                )
+            found = Toy(storage).rows()
+            assert found in (FIRST, new), at
+            assert Toy(storage).rows(metadata(storage)) == found, at
+
+            toy(storage).write(more)
+            assert Toy(storage).rows() == {**found, **more}, at
+            assert Toy(storage).leftovers() == [], at
+            agrees(storage)
+
+
+@each_kind
+def test_a_crash_at_any_call_of_the_recovery_is_recovered_from(
+    table_version: int, table_type: TableType
+) -> None:
+    failed = created(table_version, table_type)
+    counting = FaultyStorage(copy.deepcopy(failed))
+    toy(counting).write(SECOND)
+    # The last moment before the data instant completes: the metadata table is ahead.
+    paths = [path for _, path in counting.calls]
+    done = max(n for n, (name, _) in enumerate(counting.calls) if name == "put_if_absent")
+    assert paths[done].endswith("commit")
+    with pytest.raises(Crash):
+        toy(FaultyStorage.failing_at(failed, done + 1, Fault.CRASH_BEFORE)).write(SECOND)
+    assert Toy(failed).rows(metadata(failed)) == FIRST
+    counting = FaultyStorage(copy.deepcopy(failed))
+    toy(counting).write(THIRD)
+    for number in range(1, len(counting.calls) + 1):
+        storage = copy.deepcopy(failed)
+        with pytest.raises(Crash):
+            toy(FaultyStorage.failing_at(storage, number, Fault.CRASH_BEFORE)).write(THIRD)
+        assert Toy(storage).rows(metadata(storage)) == Toy(storage).rows()
+        toy(storage).write(THIRD)
+        assert Toy(storage).rows() == {**FIRST, **THIRD}
+        agrees(storage)
+
+
+@each_kind
+def test_what_another_writer_left_out_is_made_good(
+    table_version: int, table_type: TableType, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = created(table_version, table_type)
+    names = keys.METADATA_PARTITIONS.name
+    text = storage.read(".hoodie/hoodie.properties")
+    Toy(storage, NoMetadataTable).write(SECOND)
+    storage.put(".hoodie/hoodie.properties", text)
+    assert keys.METADATA_PARTITIONS.items(load_table_config(storage).properties), names
+    config = load_table_config(storage)
+    assert MetadataTable.open(storage, config, load_timeline(storage, config)) is None
+    toy(storage).write(THIRD)
+    assert "is made good" in caplog.text
+    assert Toy(storage).rows() == {**FIRST, **SECOND, **THIRD}
+    agrees(storage)
+
+
+@each_kind
+def test_a_crash_while_it_is_built_leaves_a_table_without(
+    table_version: int, table_type: TableType
+) -> None:
+    before = new_storage(table_version, table_type)
+    Toy(before).write(FIRST)
+    counting = FaultyStorage(copy.deepcopy(before))
+    toy(counting, enabled=True).write(SECOND)
+    for number in range(1, len(counting.calls) + 1):
+        storage = copy.deepcopy(before)
+        with pytest.raises(Crash):
+            toy(FaultyStorage.failing_at(storage, number, Fault.CRASH_AFTER), enabled=True).write(
+                SECOND
+            )
+        found = Toy(storage).rows()
+        config = load_table_config(storage)
+        through = MetadataTable.open(storage, config, load_timeline(storage, config))
+        assert Toy(storage).rows(through) == found
+        toy(storage, enabled=True).write(THIRD)
+        agrees(storage)
+        assert Toy(storage).rows() == {**found, **THIRD}
