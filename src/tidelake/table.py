@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,7 +28,6 @@ from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan, Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.read.state import TableState
-from tidelake.read.torn_logs import refuse_damaged_logs
 from tidelake.records import arrow_schema
 from tidelake.services import Cleaned, Service, ServicePlan, TableNow, clean, plan_service
 from tidelake.storage import Storage, open_storage
@@ -179,9 +177,8 @@ class Table:
         `where` is a condition in Spark SQL; it also spares whole partitions and files. `meta` puts
         Hudi's five columns in front.
         """
-        state = self._now()
-        plan = plan_snapshot(state, _selection(columns, where, meta=meta), as_of=as_of)
-        return self._frame(state, plan, where)
+        plan = plan_snapshot(self._now(), _selection(columns, where, meta=meta), as_of=as_of)
+        return self._frame(plan, where)
 
     def read_optimized(
         self,
@@ -192,9 +189,8 @@ class Table:
     ) -> DataFrame:
         """Return the rows of base files alone: quicker, and blind to what only logs hold yet."""
         selection = _selection(columns, where, meta=meta)
-        state = self._now()
-        plan = plan_snapshot(state, selection, as_of=as_of, base_only=True)
-        return self._frame(state, plan, where)
+        plan = plan_snapshot(self._now(), selection, as_of=as_of, base_only=True)
+        return self._frame(plan, where)
 
     def incremental(
         self,
@@ -209,9 +205,8 @@ class Table:
         Times are completion times from table version 8 on, requested times before.
         """
         selection = _selection(columns, where, meta=meta)
-        state = self._now()
-        plan = plan_incremental(state, selection, start=start, end=end)
-        return self._frame(state, plan, where)
+        plan = plan_incremental(self._now(), selection, start=start, end=end)
+        return self._frame(plan, where)
 
     def changes(self, start: Time | None = None, end: Time | None = None) -> DataFrame:
         """Return every change inside (start, end]: `op`, `ts_ms`, `before` and `after`.
@@ -345,16 +340,10 @@ class Table:
 
     def _read(self, state: TableState, where: str | Column) -> DataFrame:
         plan = plan_snapshot(state, _selection(None, where, meta=True))
-        return self._frame(state, plan, where)
+        return self._frame(plan, where)
 
-    def _frame(self, state: TableState, plan: ScanPlan, where: str | Column | None) -> DataFrame:
-        frame = to_dataframe(
-            self._spark,
-            plan.spec,
-            plan.tasks,
-            self._options.merge_path,
-            on_torn=partial(refuse_damaged_logs, state),
-        )
+    def _frame(self, plan: ScanPlan, where: str | Column | None) -> DataFrame:
+        frame = to_dataframe(self._spark, plan.spec, plan.tasks, self._options.merge_path)
         if where is None:
             return frame
         try:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PySparkException
 
 from tests.conftest import Unpack
 from tests.golden import harness
@@ -91,3 +94,38 @@ def test_a_request_that_makes_no_sense_is_answered_in_two_lines(
     first, second = streams.err.splitlines()
     assert named in first
     assert second.startswith("  next: ")
+
+
+@pytest.mark.parametrize("merge_path", ["auto", "mask", "rows"])
+@pytest.mark.parametrize("shape", [[], ["--json"]])
+def test_a_damaged_log_is_named_in_two_lines_however_it_is_merged(
+    merge_path: str,
+    shape: list[str],
+    capsys: pytest.CaptureFixture[str],
+    golden_table: Unpack,
+    tmp_path: Path,
+) -> None:
+    root = Path(shutil.copytree(golden_table(NAME), tmp_path / "table"))
+    for log in root.glob("*/.*.log.*"):
+        data = bytearray(log.read_bytes())
+        data[8] ^= 0xFF
+        log.write_bytes(data)
+    merge = f"hoodie.read.merge.path={merge_path}"
+    assert main(["read", str(root), "--option", merge, *shape]) == 1
+    first, second = capsys.readouterr().err.splitlines()[-2:]
+    assert ".log.1_0-1139-3316 is damaged: no block stands at offset 0" in first
+    assert second.startswith("  next: ")
+
+
+def test_an_action_on_rows_of_a_damaged_log_says_so_without_frames_of_ours(
+    golden_table: Unpack, spark: SparkSession, tmp_path: Path
+) -> None:
+    from tidelake import Table
+
+    root = Path(shutil.copytree(golden_table(NAME), tmp_path / "table"))
+    for log in root.glob("*/.*.log.*"):
+        log.write_bytes(log.read_bytes()[:6] + b"\xff" + log.read_bytes()[7:])
+    frame = Table.open(spark, str(root), {"hoodie.read.merge.path": "rows"}).read()
+    with pytest.raises(PySparkException, match=r"CorruptFileError: .* is damaged: ") as failed:
+        frame.collect()
+    assert "read_slice.py" not in str(failed.value)

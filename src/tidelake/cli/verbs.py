@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tidelake.cli import check, describe, instants, log_file, rows, slices, stats
 from tidelake.cli import schema as columns
 from tidelake.cli.output import Output
-from tidelake.engine import spark_schema
+from tidelake.engine import spark_schema, worker_errors
 from tidelake.errors import ConfigError, reading
 from tidelake.files.footers import read_footers
 from tidelake.formats.log_block import decode_blocks
@@ -186,12 +186,13 @@ def _read(call: Call) -> bool:
     else:
         door = table.read_optimized if args.query == "read_optimized" else table.read
         frame = door(columns=chosen, where=args.where, as_of=args.as_of, meta=args.meta)
-    if call.out.as_json:
-        limited = frame.limit(args.limit) if args.limit else frame
-        call.out.lines(rows.json_lines(limited))
-    else:
-        limit = rows.DEFAULT_LIMIT if args.limit is None else args.limit
-        call.out.lines(rows.render(frame, limit))
+    with worker_errors():
+        if call.out.as_json:
+            limited = frame.limit(args.limit) if args.limit else frame
+            call.out.lines(rows.json_lines(limited))
+        else:
+            limit = rows.DEFAULT_LIMIT if args.limit is None else args.limit
+            call.out.lines(rows.render(frame, limit))
     return True
 
 

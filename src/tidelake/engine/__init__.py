@@ -3,6 +3,7 @@ from tidelake.engine.bins import pack
 from tidelake.engine.dataframe import CHANGES_SCHEMA, changes_dataframe, to_dataframe
 from tidelake.engine.row_json import row_json
 from tidelake.engine.spark_types import spark_schema
+from tidelake.engine.worker_errors import worker_errors
 from tidelake.engine.writer import Writer
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "row_json",
     "spark_schema",
     "to_dataframe",
+    "worker_errors",
 ]

@@ -9,7 +9,7 @@ formats, columns that changed their type or name) the workers merge themselves.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
@@ -26,7 +26,7 @@ from tidelake.engine import native, workers
 from tidelake.engine.native import Layout
 from tidelake.engine.reach import spark_reaches
 from tidelake.engine.spark_types import spark_schema
-from tidelake.files import ChangeTask, ReadSpec, SliceTask, TornBlock, answers_from_logs
+from tidelake.files import ChangeTask, ReadSpec, SliceTask, answers_from_logs
 from tidelake.records import arrow_schema
 from tidelake.storage import open_storage
 
@@ -59,12 +59,8 @@ def to_dataframe(
     spec: ReadSpec,
     tasks: Sequence[SliceTask],
     merge_path: MergePath = MergePath.AUTO,
-    on_torn: Callable[[Sequence[TornBlock]], None] | None = None,
 ) -> DataFrame:
-    """Return the rows of the slices as a DataFrame with `spec.columns` in that order.
-
-    `on_torn` is told of stretches of logs that hold no block, and may refuse them.
-    """
+    """Return the rows of the slices as a DataFrame with `spec.columns` in that order."""
     target = arrow_schema(spec.schema, spec.columns)
     merged = _merged_in_workers(spark, spec, tasks, merge_path)
     native_tasks = [task for task in tasks if task not in merged]
@@ -88,7 +84,7 @@ def to_dataframe(
             for share in _listed_by_driver(group, spec)
         ]
     for layout, of in logged.items():
-        parts += _Masked(spark, spec, target, merge_path, on_torn).parts(of, layout)
+        parts += _Masked(spark, spec, target, merge_path).parts(of, layout)
     if ours:
         parts.append(
             workers.merged_rows(spark, ours, spec, spark_schema(target), _parallelism(spark))
@@ -179,7 +175,6 @@ class _Masked:
     spec: ReadSpec
     target: pa.Schema
     merge_path: MergePath
-    on_torn: Callable[[Sequence[TornBlock]], None] | None
 
     def parts(self, tasks: Sequence[SliceTask], layout: Layout) -> list[DataFrame]:
         return [p for group in _named_apart(tasks) for p in self._parts(group, layout)]
@@ -205,9 +200,6 @@ class _Masked:
         for verdict in found:
             if verdict["error"] is not None:
                 raise pickle.loads(verdict["error"])
-        torn = [block for v in found if v["torn"] for block in pickle.loads(v["torn"])]
-        if torn and self.on_torn is not None:
-            self.on_torn(torn)
         masks = {tasks[v["slice"]].base_name: v["mask"] for v in found if any(v["mask"])}
         based = [t for t in tasks if t.base_path is not None]
         parts = []

@@ -47,7 +47,6 @@ VERDICT = T.StructType(
         T.StructField("slice", T.LongType()),
         T.StructField("mask", T.BinaryType()),
         T.StructField("rows", T.BinaryType()),
-        T.StructField("torn", T.BinaryType()),
         T.StructField("error", T.BinaryType()),
     ]
 )
@@ -56,7 +55,6 @@ _VERDICT_ARROW = pa.schema(
         ("slice", pa.int64()),
         ("mask", pa.binary()),
         ("rows", pa.binary()),
-        ("torn", pa.binary()),
         ("error", pa.binary()),
     ]
 )
@@ -72,9 +70,13 @@ def run_on_workers(
 
     def run(batches: Batches) -> Batches:
         spare_the_collector()
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                yield from work(index)
+        try:
+            for batch in batches:
+                for index in batch.column(0).to_pylist():
+                    yield from work(index)
+        except TidelakeError as error:
+            # It names the file, the cause and the next step; our frames in front would hide that.
+            raise error.with_traceback(None) from None
 
     return spark.range(0, count, 1, count).mapInArrow(run, schema)
 
@@ -166,7 +168,6 @@ def verdict(number: int, task: SliceTask, spec: ReadSpec) -> dict[str, Any]:
         "slice": number,
         "mask": decided.mask.tobytes(),
         "rows": to_ipc(decided.rows),
-        "torn": pickle.dumps(decided.torn) if decided.torn else None,
         "error": None,
     }
 

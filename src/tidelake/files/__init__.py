@@ -1,6 +1,5 @@
 from tidelake.files.changes import ChangeKind, ChangeTask, change_schema, read_changes
 from tidelake.files.footers import check_tails, read_footer, read_footers
-from tidelake.files.log_records import TornBlock
 from tidelake.files.read_slice import (
     Decided,
     answers_from_logs,
@@ -41,7 +40,6 @@ __all__ = [
     "ReadSpec",
     "SchemaHistory",
     "SliceTask",
-    "TornBlock",
     "WriteKind",
     "WriteSpec",
     "WriteToken",

@@ -95,11 +95,10 @@ class _Changes:
 
     def appended(self) -> Iterator[pa.Table]:
         """Return what the records of the appended log files did to the rows before them."""
-        paths = () if self._task.after is None else self._task.after.log_paths
+        after = self._task.after
+        found = () if after is None else scan_logs(self._storage, after, self._carrying)
         blocks = [
-            placed
-            for placed in scan_logs(self._storage, paths, self._carrying).blocks
-            if placed.block.instant_time == self._task.instant_time
+            placed for placed in found if placed.block.instant_time == self._task.instant_time
         ]
         winners = resolve(
             decode_log(self._storage, blocks, self._carrying, self._layout), self._layout.merge

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 from tidelake.errors import Malformed, reading
 from tidelake.files.avro_records import decode_records
 from tidelake.files.layout import Layout, as_series
-from tidelake.files.task import ReadSpec
+from tidelake.files.task import ReadSpec, SliceTask
 from tidelake.formats import delete_block, record_positions
 from tidelake.formats.delete_block import DeleteRecords, OrderingKind
 from tidelake.formats.hfile import HFile
@@ -62,26 +63,6 @@ class PlacedBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class TornBlock:
-    """A stretch of a log file that is no block: a write that was cut off, or damage.
-
-    Only who knows the size at which the file was committed can tell the two apart.
-    """
-
-    path: str
-    offset: int
-    file_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogScan:
-    """What the log files of a slice hold for a query; torn blocks are left out of `blocks`."""
-
-    blocks: list[PlacedBlock]
-    torn: tuple[TornBlock, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Share:
     """The keys whose hash falls to `index` of `of` parts."""
 
@@ -116,16 +97,17 @@ class _Part:
         )
 
 
-def scan_logs(storage: Storage, paths: Sequence[str], spec: ReadSpec) -> LogScan:
-    """Return the data and delete blocks of log files, in merge order, that the query applies.
+def scan_logs(storage: Storage, task: SliceTask, spec: ReadSpec) -> list[PlacedBlock]:
+    """Return the data and delete blocks of a slice's logs, in merge order, that the query applies.
 
-    Once they hold more than the budget, contents are left on storage and loaded one by one.
+    What a crash leaves is passed over, as in Hudi; but a log of exactly the size that was committed
+    holds blocks only, or `CorruptFileError` is raised. Once the blocks hold more than the budget,
+    contents are left on storage and loaded one by one.
     """
     placed: dict[int, PlacedBlock] = {}
     blocks: list[LogBlock] = []
-    torn: list[TornBlock] = []
     held_bytes = 0
-    for path in paths:
+    for path, committed in zip_longest(task.log_paths, task.committed_log_bytes):
         with reading(path):
             data = storage.read(path)
             held_bytes += len(data)
@@ -133,7 +115,11 @@ def scan_logs(storage: Storage, paths: Sequence[str], spec: ReadSpec) -> LogScan
             ends = [*(block.offset for block in found[1:]), len(data)]
             for block, end in zip(found, ends, strict=True):
                 if block.kind is BlockKind.CORRUPT:
-                    torn.append(TornBlock(path, block.offset, len(data)))
+                    if len(data) == committed:
+                        raise Malformed(
+                            f"no block stands at offset {block.offset}, although the file has the "
+                            f"{committed} bytes that its commit wrote: {block.damage}"
+                        )
                 else:
                     # Asking names the file of a block that has neither instant nor known command.
                     _ = block.instant_time, block.is_rollback
@@ -148,7 +134,7 @@ def scan_logs(storage: Storage, paths: Sequence[str], spec: ReadSpec) -> LogScan
         is_visible=spec.blocks.is_visible,
         in_range=spec.blocks.in_range,
     )
-    return LogScan([placed[id(block)] for block in applied], tuple(torn))
+    return [placed[id(block)] for block in applied]
 
 
 def positions_of(blocks: Sequence[PlacedBlock], base_instant: str | None) -> bool:

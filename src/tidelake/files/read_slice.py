@@ -16,7 +16,6 @@ from tidelake.files.layout import Layout, as_series
 from tidelake.files.log_records import (
     PlacedBlock,
     Share,
-    TornBlock,
     decode_log,
     positions_of,
     scan_logs,
@@ -35,14 +34,12 @@ class Decided:
     """What the logs of a slice decide, without the base rows that they leave alone.
 
     Bit `i % 64` of `mask[i // 64]` is set when row `i` of the base file is not to be taken from
-    there: it is deleted, or stands in `rows` in its new form. `torn` are stretches of logs that
-    hold no block and were passed over.
+    there: it is deleted, or stands in `rows` in its new form.
     """
 
     rows: pa.Table
     mask: Mask
     base_rows: int
-    torn: tuple[TornBlock, ...] = ()
 
 
 def read_base(task: SliceTask, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
@@ -84,7 +81,7 @@ def merged_tables(
 ) -> Iterator[pa.Table]:
     """Return the merged rows of the slice, in the columns of `layout.rows`."""
     base = None if task.base_path is None else BaseFile(storage, task, spec)
-    blocks = scan_logs(storage, task.log_paths, spec).blocks
+    blocks = scan_logs(storage, task, spec)
     if not blocks:
         if base is not None:
             yield from base.batches(layout.rows)
@@ -103,8 +100,7 @@ def decide_slice(task: SliceTask, spec: ReadSpec) -> Decided:
     """
     layout = Layout.of(spec)
     storage = open_storage(spec.storage)
-    scan = scan_logs(storage, task.log_paths, spec)
-    blocks = scan.blocks
+    blocks = scan_logs(storage, task, spec)
     by_position = spec.merge.use_positions and positions_of(blocks, task.base_instant)
     winners = resolve(
         decode_log(storage, blocks, spec, layout, by_position=by_position), layout.merge
@@ -112,7 +108,7 @@ def decide_slice(task: SliceTask, spec: ReadSpec) -> Decided:
     if task.base_path is None:
         rows = winners.inserted(np.zeros(len(winners), np.bool_))
         rows = _final(_placed(rows, task), spec, layout)
-        return Decided(rows=rows, mask=np.zeros(0, np.uint64), base_rows=0, torn=scan.torn)
+        return Decided(rows=rows, mask=np.zeros(0, np.uint64), base_rows=0)
     base = BaseFile(storage, task, spec)
     positions, chosen, looked_at = _find(base, winners, task, spec, layout, by_position=by_position)
     ordering: Ordering = ()
@@ -127,7 +123,7 @@ def decide_slice(task: SliceTask, spec: ReadSpec) -> Decided:
     taken[positions[met.replaced]] = True
     mask = np.packbits(taken, bitorder="little").view("<u8")
     rows = _final(_placed(rows, task), spec, layout)
-    return Decided(rows=rows, mask=mask, base_rows=base.num_rows, torn=scan.torn)
+    return Decided(rows=rows, mask=mask, base_rows=base.num_rows)
 
 
 def _find(

@@ -14,6 +14,7 @@ from tidelake.storage.protocol import StorageSpec
 class SliceTask:
     """One file slice to read; `log_paths` are in merge order and hold no `.cdc` file.
 
+    `committed_log_bytes` says for each log at which size it was committed, where that is known.
     `partition_values` are set only for tables whose files leave the partition columns out.
     """
 
@@ -24,6 +25,7 @@ class SliceTask:
     log_paths: tuple[str, ...] = ()
     base_size_bytes: int = 0
     log_size_bytes: int = 0
+    committed_log_bytes: tuple[int | None, ...] = ()
     partition_values: tuple[tuple[str, str | None], ...] = ()
 
     @property

@@ -112,8 +112,11 @@ def slice_tasks(
 ) -> tuple[SliceTask, ...]:
     """Return one task for each slice; with `base_only` slices without base file have none."""
     from_path = _values_from_path(state)
+    pieces = list(slices)
+    all_logs = () if base_only else tuple(log for piece in pieces for log in piece.log_files)
+    committed = state.committed_logs.sizes(all_logs)
     tasks = []
-    for piece in slices:
+    for piece in pieces:
         base = piece.base_file
         if base is None and base_only:
             continue
@@ -128,6 +131,7 @@ def slice_tasks(
                 log_paths=tuple(log.path for log in logs),
                 base_size_bytes=0 if base is None else base.size_bytes,
                 log_size_bytes=sum(log.size_bytes for log in logs),
+                committed_log_bytes=tuple(committed.get(log.path) for log in logs),
                 partition_values=tuple(values.items()),
             )
         )

@@ -12,6 +12,7 @@ from tidelake.errors import SchemaError, TimeTravelError, reading
 from tidelake.files import SchemaHistory
 from tidelake.formats.schema_history import InternalSchema
 from tidelake.model import Action, Instant
+from tidelake.read.committed_logs import CommittedLogs
 from tidelake.read.statistics import FileStatistics
 from tidelake.read.times import to_instant
 from tidelake.records import column_names
@@ -117,6 +118,16 @@ class TableState:
             listing=StorageListing(self.storage) if found is None else found[0],
             history_times=self.history.completion_times,
             order=self.options.log_merge_order,
+        )
+
+    @cached_property
+    def committed_logs(self) -> CommittedLogs:
+        """Return what completed writes say of log files."""
+        return CommittedLogs(
+            table_version=self.config.table_version,
+            timeline=self.timeline,
+            contents=self.contents,
+            is_listed_by_metadata=self.is_listed_by_metadata,
         )
 
     @cached_property
