@@ -347,7 +347,10 @@ class Table:
         if where is None:
             return frame
         try:
-            return frame.where(where).select(*(f"`{name}`" for name in plan.output))
+            found = frame.where(where)
+            if plan.spec.columns == plan.output:
+                return found
+            return found.select(*(f"`{name}`" for name in plan.output))
         except AnalysisException as cause:
             raise _unfit(f"the condition {where}", cause, plan.output) from cause
 

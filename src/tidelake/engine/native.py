@@ -148,6 +148,8 @@ def base_rows(
         frame = frame.join(F.broadcast(_path_values(spark, tasks)), FILE_NAME, "left")
     if spec.keep_instants is not None:
         frame = frame.where(F.col(COMMIT_TIME).isin(sorted(spec.keep_instants)))
+    if masks is None and not (from_path or stored) and list(fields) == target.names:
+        return frame  # Naming each column again would take longer than planning the scan.
     return frame.select(*(_output(f, stored.get(f.name), dict(from_path)) for f in target))
 
 

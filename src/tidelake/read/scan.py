@@ -29,7 +29,7 @@ class Selection:
     """Which columns and rows a query asks for.
 
     `where` is a condition in SQL by which whole files may be left out. `is_filtered` says that rows
-    will be filtered afterwards, so the scan reads every column the filter might look at.
+    will be filtered afterwards, so the scan reads the columns that the filter may look at.
     """
 
     columns: Sequence[str] | None = None
@@ -86,11 +86,20 @@ def output_columns(schema: TableSchema, selection: Selection) -> tuple[str, ...]
 
 
 def scan_columns(schema: TableSchema, selection: Selection) -> tuple[str, ...]:
-    """Return the columns to read: those of the answer, or all when a filter follows."""
+    """Return the columns to read: those of the answer, then those a filter may look at."""
     output = output_columns(schema, selection)
     if not selection.is_filtered:
         return output
-    return tuple(dict.fromkeys((*output, *META_COLUMNS, *column_names(schema.avro))))
+    known = (*META_COLUMNS, *column_names(schema.avro))
+    return tuple(dict.fromkeys((*output, *_looked_at(selection.where, known))))
+
+
+def _looked_at(where: str | None, known: Iterable[str]) -> Iterable[str]:
+    """Return the columns whose names stand in a condition, and more when in doubt."""
+    if where is None or not where.isascii() or any(sign in where for sign in "*`"):
+        return known
+    folded = where.lower()
+    return [name for name in known if name.lower() in folded]
 
 
 def block_filter(state: TableState, as_of: AsOf | None) -> BlockFilter:
