@@ -65,6 +65,14 @@ class BaseFile:
         """Return the text columns of few different values, by their names in the file."""
         return self._file.repetitive
 
+    def highest(self, name: str) -> int | None:
+        """Return the highest value of a column of whole numbers, or None where nothing tells.
+
+        A column that lacks a value anywhere tells nothing either.
+        """
+        stored = self._stored(name)
+        return None if stored is None else self._file.highest(stored)
+
     def require(self, names: Iterable[str]) -> None:
         """Raise `CorruptFileError` unless the file holds the columns `names`."""
         for name in names:
@@ -113,6 +121,16 @@ class _Parquet:
         self.num_rows: int = self._file.metadata.num_rows
         self.names: list[str] = self._file.schema_arrow.names
 
+    def highest(self, name: str) -> int | None:
+        metadata = self._file.metadata
+        paths = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
+        if name not in paths:
+            return None
+        groups = map(metadata.row_group, range(metadata.num_row_groups))
+        found = [_highest(group.column(paths.index(name))) for group in groups]
+        known = [each for each in found if each is not None]
+        return max(known, default=None) if len(known) == len(found) else None
+
     def batches(self, names: Sequence[str]) -> Iterator[pa.Table]:
         if not names:
             # Arrow gives no batches for no columns, but the rows still count.
@@ -121,6 +139,13 @@ class _Parquet:
             return
         for batch in self._file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
             yield pa.Table.from_batches([batch])
+
+
+def _highest(column: pq.ColumnChunkMetaData) -> int | None:
+    found = column.statistics
+    if found is None or not (found.has_min_max and found.has_null_count) or found.null_count:
+        return None
+    return found.max if type(found.max) is int else None
 
 
 def _repetitive(metadata: pq.FileMetaData) -> frozenset[str]:
@@ -145,6 +170,9 @@ class _Orc:
         self._file = orc.ORCFile(source)
         self.num_rows: int = self._file.nrows
         self.names: list[str] = self._file.schema.names
+
+    def highest(self, name: str) -> int | None:  # noqa: ARG002 - its footer is not asked
+        return None
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.Table]:
         for stripe in range(self._file.nstripes):

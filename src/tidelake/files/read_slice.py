@@ -58,7 +58,7 @@ def read_slice(task: SliceTask, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
     in several passes, each over the keys of one share.
     """
     if answers_from_logs(task, spec):
-        yield from decide_slice(task, spec).rows.to_batches()
+        yield from _rows_of_window(task, spec).to_batches()
         return
     layout = Layout.of(spec)
     storage = open_storage(spec.storage)
@@ -100,23 +100,84 @@ def decide_slice(task: SliceTask, spec: ReadSpec) -> Decided:
     """
     layout = Layout.of(spec)
     storage = open_storage(spec.storage)
-    blocks = scan_logs(storage, task, spec)
-    by_position = spec.merge.use_positions and positions_of(blocks, task.base_instant)
-    winners = resolve(
-        decode_log(storage, blocks, spec, layout, by_position=by_position), layout.merge
-    )
+    winners, by_position = _log_winners(storage, task, spec, layout)
     if task.base_path is None:
-        rows = winners.inserted(np.zeros(len(winners), np.bool_))
-        rows = _final(_placed(rows, task), spec, layout)
+        rows = _final(_placed(winners.inserted(_none_of(winners)), task), spec, layout)
         return Decided(rows=rows, mask=np.zeros(0, np.uint64), base_rows=0)
     base = BaseFile(storage, task, spec)
+    return _decide(base, winners, task, spec, layout, by_position=by_position)
+
+
+def _rows_of_window(task: SliceTask, spec: ReadSpec) -> pa.Table:
+    """Return the rows that `decide_slice` does, for a task that `answers_from_logs`.
+
+    Only records inside the window are looked for in the base file, and none of them when no base
+    row can outrank one.
+    """
+    layout = Layout.of(spec)
+    storage = open_storage(spec.storage)
+    winners, by_position = _log_winners(storage, task, spec, layout)
+    if not winners.needs_base_rows:
+        winners = winners.only(_in_window(winners, spec))
+    if task.base_path is not None and len(winners):
+        base = BaseFile(storage, task, spec)
+        if winners.needs_base_rows or _may_outrank(base, winners, layout):
+            return _decide(base, winners, task, spec, layout, by_position=by_position).rows
+    return _final(_placed(winners.inserted(_none_of(winners)), task), spec, layout)
+
+
+def _in_window(winners: Winners, spec: ReadSpec) -> Flags:
+    kept = pa.array(sorted(spec.keep_instants or ()), pa.string())
+    inside = pc.is_in(winners.rows.column(COMMIT_TIME), value_set=kept).to_numpy()
+    chosen = ~winners.is_delete
+    chosen[chosen] = inside[winners.row[chosen]]
+    return chosen
+
+
+def _may_outrank(base: BaseFile, winners: Winners, layout: Layout) -> bool:
+    """Return whether some row of the base file may beat the record of its key."""
+    if not winners.needs_base_ordering:
+        return False
+    if len(layout.ordering_fields) != 1:
+        return True
+    ours = winners.ordering[0]
+    highest = base.highest(layout.ordering_fields[0])
+    if highest is None or not ours.dtype.is_integer() or ours.null_count():
+        return True
+    lowest = ours.min()
+    return not (isinstance(lowest, int) and highest < lowest)
+
+
+def _log_winners(
+    storage: Storage, task: SliceTask, spec: ReadSpec, layout: Layout
+) -> tuple[Winners, bool]:
+    """Return what the logs merge to among themselves, and whether they name base rows."""
+    blocks = scan_logs(storage, task, spec)
+    by_position = spec.merge.use_positions and positions_of(blocks, task.base_instant)
+    records = decode_log(storage, blocks, spec, layout, by_position=by_position)
+    return resolve(records, layout.merge), by_position
+
+
+def _none_of(winners: Winners) -> Flags:
+    return np.zeros(len(winners), np.bool_)
+
+
+def _decide(
+    base: BaseFile,
+    winners: Winners,
+    task: SliceTask,
+    spec: ReadSpec,
+    layout: Layout,
+    *,
+    by_position: bool,
+) -> Decided:
     positions, chosen, looked_at = _find(base, winners, task, spec, layout, by_position=by_position)
     ordering: Ordering = ()
     if winners.needs_base_ordering:
         ordering = layout.ordering_of(looked_at.take(pa.array(positions)))
     base_rows = _rows_at(base, layout.rows, positions) if winners.needs_base_rows else None
     met = meet(winners, chosen, ordering, base_rows)
-    matched = np.zeros(len(winners), np.bool_)
+    matched = _none_of(winners)
     matched[chosen] = True
     rows = pa.concat_tables([met.rows, winners.inserted(matched)])
     taken = np.zeros(-(-base.num_rows // 64) * 64, np.bool_)

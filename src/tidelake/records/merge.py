@@ -7,7 +7,7 @@ of every key. Columns that come from different records are tracked as row number
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -77,6 +77,20 @@ class Winners:
     def needs_base_ordering(self) -> bool:
         """Return whether the base row's ordering values have a say."""
         return self.spec.mode is MergeMode.EVENT_TIME and not bool(self.by_arrival.all())
+
+    def only(self, chosen: Flags) -> Winners:
+        """Return the chosen winners."""
+        mask = pl.Series(chosen)
+        sources = self.sources
+        return replace(
+            self,
+            keys=self.keys.filter(mask),
+            is_delete=self.is_delete[chosen],
+            by_arrival=self.by_arrival[chosen],
+            ordering=tuple(values.filter(mask) for values in self.ordering),
+            row=self.row[chosen],
+            sources=None if sources is None else {c: s[chosen] for c, s in sources.items()},
+        )
 
     def merged(self) -> pa.Table:
         """Return the row of every winner, none of which may stem from a delete block."""

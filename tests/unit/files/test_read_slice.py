@@ -25,6 +25,7 @@ from tests.unit.files.small_slice import (
 from tests.unit.formats.test_hfile import assemble, block, cell, plain_index
 from tidelake.errors import CorruptFileError, MissingFileError, SchemaError, UnsupportedTableError
 from tidelake.files import BlockFilter, decide_slice, read_base, read_slice
+from tidelake.files.base_file import BaseFile
 from tidelake.formats.delete_block import OrderingKind
 from tidelake.formats.log_block import BlockKind, HeaderKey
 from tidelake.records import META_COLUMNS, KeyRule, MergeSpec
@@ -122,6 +123,38 @@ def test_rows_last_changed_by_some_instants(piece: SmallSlice) -> None:
     piece.log([row("b", 2)])
     assert piece.read(keep_instants=frozenset({instant(1)})) == [row("a", 2)]
     assert piece.read(keep_instants=frozenset({BASE_INSTANT})) == [row("c", 1)]
+
+
+def test_a_window_leaves_out_what_a_base_row_outranks(piece: SmallSlice) -> None:
+    piece.base([row("a", 9), row("b", 1)])
+    piece.log([row("a", 2, "outside"), row("c", 7, "outside")])
+    piece.log([row("a", 3, "lost"), row("b", 3, "won"), row("c", 3, "lost"), row("d", 3, "fresh")])
+    piece.deletes(["d"], ordering=1, kind=OrderingKind.LONG)
+    window = frozenset({instant(2), instant(3)})
+    assert piece.read(keep_instants=window) == [row("b", 3, "won"), row("d", 3, "fresh")]
+
+
+def test_a_window_does_not_read_base_rows_that_cannot_outrank_its_records(
+    piece: SmallSlice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piece.base([row("a", 2), row("b", 1)])
+    piece.log([row("a", 3, "won"), row("c", 4, "fresh")])
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the rows of the base file were read")
+
+    monkeypatch.setattr(BaseFile, "batches", refuse)
+    task, spec = piece.task(), piece.spec(keep_instants=frozenset({instant(1)}))
+    assert ordered(read_slice(task, spec)) == [row("a", 3, "won"), row("c", 4, "fresh")]
+
+
+@pytest.mark.parametrize("ts", [None, 0])
+def test_a_base_row_without_ordering_value_counts_as_zero_in_a_window(
+    piece: SmallSlice, ts: int | None
+) -> None:
+    piece.base([row("a", ts), row("b", -9)])
+    piece.log([row("a", -1, "lost"), row("b", -1, "won")])
+    assert piece.read(keep_instants=frozenset({instant(1)})) == [row("b", -1, "won")]
 
 
 def test_blocks_outside_of_the_query_are_skipped(piece: SmallSlice) -> None:
