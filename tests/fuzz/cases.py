@@ -7,12 +7,14 @@ busy for ever or fill its memory, so `run` watches it from outside.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import resource
 import tempfile
 import traceback
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from multiprocessing.connection import Connection
@@ -75,9 +77,25 @@ def files_of(table: str) -> dict[str, bytes]:
         }
 
 
-def run(cases: Iterable[Case], attempt: Callable[[Case], str]) -> Report:
-    """Try every case and report; a process that dies or hangs is a failure of its case."""
-    left = list(cases)
+def run(cases: Sequence[Case], attempt: Callable[[Case], str]) -> Report:
+    """Try every case and report; a process that dies or hangs is a failure of its case.
+
+    Each core takes a share; those of one table stay together, since it is unpacked for them.
+    """
+    cores = os.cpu_count() or 1
+    each = -(-len(cases) // cores)
+    shares = [cases[start : start + each] for start in range(0, len(cases), each)]
+    total = Report()
+    with ThreadPoolExecutor(cores) as pool:
+        for report in pool.map(lambda share: _run_share(share, attempt), shares):
+            total.ends += report.ends
+            total.failures += report.failures
+            total.peak_bytes = max(total.peak_bytes, report.peak_bytes)
+    return total
+
+
+def _run_share(cases: Sequence[Case], attempt: Callable[[Case], str]) -> Report:
+    left = cases
     report = Report()
     while left:
         # The process may be killed, so what it unpacks is removed from here.

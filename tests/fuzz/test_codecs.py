@@ -69,4 +69,4 @@ def test_damaged_files() -> None:
 @pytest.mark.fuzz
 @pytest.mark.timeout(1800)
 def test_thousands_of_damaged_files() -> None:
-    check(run(cases(per_kind=400, first_seed=1000), attempt_file))
+    check(run(cases(per_kind=2000, first_seed=1000), attempt_file))
