@@ -29,7 +29,16 @@ from tidelake.read.scan import ScanPlan, Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.read.state import TableState
 from tidelake.records import arrow_schema
-from tidelake.services import Cleaned, Service, ServicePlan, TableNow, clean, plan_service
+from tidelake.services import (
+    Archived,
+    Cleaned,
+    Service,
+    ServicePlan,
+    TableNow,
+    archive,
+    clean,
+    plan_service,
+)
 from tidelake.storage import Storage, open_storage
 from tidelake.timeline import Timeline, load_table_config, with_history
 from tidelake.txn import create_table
@@ -310,6 +319,10 @@ class Table:
         """
         given = self._services(options)
         return list(clean(Env(self._storage), given.clean))
+
+    def archive(self, *, options: Options | None = None) -> Archived | None:
+        """Move old instants into the history, by `hoodie.keep.*`; None when nothing is due."""
+        return archive(Env(self._storage), self._services(options))
 
     def plan(self, service: Service | str, *, options: Options | None = None) -> ServicePlan:
         """Return what a service would do now, without doing it; the value prints well."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from tidelake.errors import Malformed
 from tidelake.formats import avro_file, commit_metadata, log_block, plans
+from tidelake.formats.avro_schemas import ARCHIVED_META_ENTRY
 from tidelake.formats.commit_metadata import CommitMetadata
-from tidelake.formats.log_block import BlockKind
+from tidelake.formats.file_name import UNKNOWN_WRITE_TOKEN
+from tidelake.formats.log_block import BlockKind, HeaderKey
 from tidelake.model import Action, State
 
 _NAME = re.compile(r"\.commits_\.archive\.([0-9]{1,9}).*")
@@ -42,6 +46,22 @@ class ArchivedEntry:
         return None if raw is None else plans.from_archive(plans.CleanMetadata, raw)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineFile:
+    """One file of the active timeline that goes into the archive."""
+
+    requested_time: str
+    action: Action
+    state: State
+    transition_time: str
+    content: bytes = field(repr=False)
+
+
+def file_name(version: int) -> str:
+    """Return the name of the archive file with this number."""
+    return f".commits_.archive.{version}_{UNKNOWN_WRITE_TOKEN}"
+
+
 def version_of(name: str) -> int | None:
     """Return the number of an archive file, higher is newer; None for a file of some other kind."""
     found = _NAME.fullmatch(name)
@@ -67,6 +87,76 @@ def decode(data: bytes) -> list[ArchivedEntry]:
             )
         entries += [_entry(record) for record in records]
     return entries
+
+
+def encode(files: Sequence[TimelineFile], *, batch: int) -> bytes:
+    """Return an archive file with `batch` records a block; the inverse of `decode`.
+
+    A plan that nobody can read is left out, as its action has completed; a completed file that
+    nobody can read raises `Malformed`.
+    """
+    schema = json.dumps(ARCHIVED_META_ENTRY, separators=(",", ":"))
+    blocks = []
+    for start in range(0, len(files), batch):
+        records = (
+            avro_file.encode_bare(ARCHIVED_META_ENTRY, _record(file))
+            for file in files[start : start + batch]
+        )
+        content = log_block.join_avro_block(records)
+        headers: dict[int, str] = {HeaderKey.SCHEMA: schema}
+        blocks.append(
+            log_block.encode_block(BlockKind.AVRO_DATA, headers, content, is_archive=True)
+        )
+    return b"".join(blocks)
+
+
+def _record(file: TimelineFile) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "commitTime": file.requested_time,
+        "actionType": file.action.value,
+        "actionState": file.state.value.upper(),
+        "stateTransitionTime": file.transition_time,
+        "version": None,
+    }
+    if file.state is State.COMPLETED:
+        record.update(_content(file))
+    else:
+        with suppress(Malformed):
+            record.update(_content(file))
+    return record
+
+
+def _content(file: TimelineFile) -> Iterator[tuple[str, Any]]:
+    """Return the field of the entry that holds what the file says, and its value."""
+    data, state = file.content, file.state
+    if file.action in (Action.COMMIT, Action.DELTACOMMIT):
+        yield "hoodieCommitMetadata", commit_metadata.to_archive(commit_metadata.decode(data))
+    elif file.action is Action.REPLACECOMMIT and state is State.COMPLETED:
+        found = commit_metadata.decode(data, is_replace=True)
+        yield "hoodieReplaceCommitMetadata", commit_metadata.to_archive(found, is_replace=True)
+    elif file.action is Action.REPLACECOMMIT and state is State.INFLIGHT:
+        inflight = commit_metadata.to_archive(commit_metadata.decode(data))
+        yield "HoodieInflightReplaceMetadata", inflight
+    elif data:
+        slot = _SLOTS.get((file.action, state))
+        if slot is not None:
+            name, kind = slot
+            yield name, plans.to_archive(plans.decode(kind, data))
+
+
+_SLOTS: Mapping[tuple[Action, State], tuple[str, type[Any]]] = {
+    (Action.CLEAN, State.REQUESTED): ("hoodieCleanerPlan", plans.CleanerPlan),
+    (Action.CLEAN, State.INFLIGHT): ("hoodieCleanerPlan", plans.CleanerPlan),
+    (Action.CLEAN, State.COMPLETED): ("hoodieCleanMetadata", plans.CleanMetadata),
+    (Action.COMPACTION, State.REQUESTED): ("hoodieCompactionPlan", plans.CompactionPlan),
+    (Action.LOGCOMPACTION, State.REQUESTED): ("hoodieCompactionPlan", plans.CompactionPlan),
+    (Action.REPLACECOMMIT, State.REQUESTED): (
+        "hoodieRequestedReplaceMetadata",
+        plans.RequestedReplaceMetadata,
+    ),
+    (Action.ROLLBACK, State.COMPLETED): ("hoodieRollbackMetadata", plans.RollbackMetadata),
+    (Action.INDEXING, State.COMPLETED): ("hoodieIndexCommitMetadata", plans.IndexCommitMetadata),
+}
 
 
 def _entry(record: Mapping[str, Any]) -> ArchivedEntry:

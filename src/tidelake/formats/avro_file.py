@@ -65,6 +65,13 @@ def decode_bare(data: bytes, schema: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
+def encode_bare(schema: dict[str, Any], record: dict[str, Any]) -> bytes:
+    """Return `record` without any container; the inverse of `decode_bare`."""
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, parsed_schema(schema), record)
+    return body.getvalue()
+
+
 def decode_value(data: bytes, schema_text: str) -> dict[str, Any]:
     """Return the single record that `data` holds under the schema that its writer left elsewhere.
 
@@ -107,9 +114,7 @@ def encode(schema: dict[str, Any], record: dict[str, Any]) -> bytes:
     The sync marker is a digest of the content, so equal records give equal files.
     """
     text = json.dumps(schema, separators=(",", ":")).encode()
-    body = io.BytesIO()
-    fastavro.schemaless_writer(body, parsed_schema(schema), record)
-    payload = body.getvalue()
+    payload = encode_bare(schema, record)
     sync = hashlib.md5(text + payload, usedforsecurity=False).digest()
     key = b"avro.schema"
     return b"".join(

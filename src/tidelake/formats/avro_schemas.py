@@ -421,3 +421,67 @@ LSM_TIMELINE_INSTANT = _top(
         _field("version", "int", 1),
     )
 )
+
+
+def _naming_once(schema: _Type, seen: set[str]) -> _Type:
+    """Return the schema with every record spelled where it comes first, and named after that."""
+    if isinstance(schema, list):
+        return [_naming_once(branch, seen) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") == "record":
+        if schema["name"] in seen:
+            return schema["name"]
+        seen.add(schema["name"])
+        fields = [{**f, "type": _naming_once(f["type"], seen)} for f in schema["fields"]]
+        return {"type": "record", "name": schema["name"], "fields": fields}
+    inner = {key: _naming_once(schema[key], seen) for key in ("items", "values") if key in schema}
+    return {**schema, **inner}
+
+
+_COMPACTION_METADATA = _record(
+    "HoodieCompactionMetadata",
+    _field(
+        "partitionToCompactionWriteStats",
+        [
+            "null",
+            _map(
+                _array(
+                    _record(
+                        "HoodieCompactionWriteStat",
+                        _optional("partitionPath", _STRING),
+                        _optional("totalLogRecords", "long"),
+                        _optional("totalLogFiles", "long"),
+                        _optional("totalUpdatedRecordsCompacted", "long"),
+                        _optional("hoodieWriteStat", _WRITE_STAT),
+                    )
+                )
+            ),
+        ],
+    ),
+)
+
+ARCHIVED_META_ENTRY = _top(
+    _naming_once(
+        _record(
+            "HoodieArchivedMetaEntry",
+            _optional("hoodieCommitMetadata", COMMIT_METADATA),
+            _optional("hoodieCleanMetadata", CLEAN_METADATA),
+            _optional("hoodieCompactionMetadata", _COMPACTION_METADATA),
+            _optional("hoodieRollbackMetadata", ROLLBACK_METADATA),
+            _optional("hoodieSavePointMetadata", SAVEPOINT_METADATA),
+            _optional("commitTime", _STRING),
+            _optional("actionType", _STRING),
+            _VERSION,
+            _optional("hoodieCompactionPlan", COMPACTION_PLAN),
+            _optional("hoodieCleanerPlan", CLEANER_PLAN),
+            _optional("actionState", _STRING),
+            _optional("hoodieReplaceCommitMetadata", REPLACE_COMMIT_METADATA),
+            _optional("hoodieRequestedReplaceMetadata", REQUESTED_REPLACE_METADATA),
+            _optional("HoodieInflightReplaceMetadata", COMMIT_METADATA),
+            _optional("hoodieIndexCommitMetadata", INDEX_COMMIT_METADATA),
+            _optional("stateTransitionTime", _STRING),
+        ),
+        set(),
+    )
+)

@@ -125,6 +125,16 @@ def from_archive(raw: Mapping[str, Any]) -> CommitMetadata:
     return from_wire(CommitMetadata, raw)
 
 
+def to_archive(metadata: CommitMetadata, *, is_replace: bool = False) -> dict[str, Any]:
+    """Return the record that stands for commit metadata inside an archive entry of layout 1."""
+    raw = to_wire(metadata)
+    if not is_replace:
+        del raw[_REPLACED]
+    # A map of Avro has no nulls, the JSON that it comes from may.
+    raw["extraMetadata"] = {key: value or "" for key, value in raw["extraMetadata"].items()}
+    return raw
+
+
 def _from_raw(raw: Mapping[str, Any], is_replace: bool) -> CommitMetadata:
     if is_replace and _REPLACED not in raw:
         raise Malformed(f"a replacecommit lacks its field {_REPLACED}")

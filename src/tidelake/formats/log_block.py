@@ -248,12 +248,19 @@ def _decode_map(reader: ByteReader) -> Mapping[int, str]:
 
 
 def encode_block(
-    kind: BlockKind, headers: Mapping[int, str], content: bytes | memoryview = b""
+    kind: BlockKind,
+    headers: Mapping[int, str],
+    content: bytes | memoryview = b"",
+    *,
+    is_archive: bool = False,
 ) -> bytes:
-    """Return the bytes of one block, ready to stand alone or after another in a log file."""
+    """Return the bytes of one block, ready to stand alone or after another in a log file.
+
+    Blocks of an archive are of many instants and name none.
+    """
     if kind is BlockKind.CORRUPT:
         raise ValueError("a corrupt block is only ever found, never written")
-    if not headers.get(HeaderKey.INSTANT_TIME):
+    if not is_archive and not headers.get(HeaderKey.INSTANT_TIME):
         raise ValueError(f"a {kind.name} block needs the header INSTANT_TIME")
     parts: list[bytes | memoryview] = [
         _INT32.pack(FORMAT_VERSION),

@@ -21,6 +21,7 @@ from tidelake.model import Action
 #: The file that holds the number of the current manifest.
 VERSION_FILE = "_version_"
 
+_FILE = re.compile(r"([0-9]+)_([0-9]+)_([0-9])\.parquet")
 _MANIFEST = re.compile(r"manifest_([0-9]{1,18})")
 _TIMES = ["instantTime", "completionTime"]
 _WITHOUT_CONTENT = [*_TIMES, "action"]
@@ -69,6 +70,25 @@ class Manifest:
     files: tuple[ManifestFile, ...] = field(metadata=CORE)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryFileName:
+    """The name of a history file; level 0 is as archived, higher ones are merged from lower."""
+
+    first: str
+    last: str
+    level: int
+
+    def format(self) -> str:
+        """Return the name as written inside the history folder."""
+        return f"{self.first}_{self.last}_{self.level}.parquet"
+
+    @classmethod
+    def parse(cls, name: str) -> HistoryFileName | None:
+        """Take `name` apart, the inverse of `format`; return None for a file of another kind."""
+        found = _FILE.fullmatch(name)
+        return cls(first=found[1], last=found[2], level=int(found[3])) if found else None
+
+
 def manifest_name(number: int) -> str:
     """Return the name of manifest `number`."""
     return f"manifest_{number}"
@@ -84,6 +104,11 @@ def decode_version(data: bytes) -> int | None:
     """Return the number in `_version_`, or None when a crash left it empty or torn."""
     text = data.decode("ascii", "replace").strip()
     return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
+
+
+def encode_version(number: int) -> bytes:
+    """Return the content of `_version_`."""
+    return str(number).encode()
 
 
 def decode_manifest(data: bytes) -> Manifest:

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from tidelake.model import Word
 
 _SERVED_LIST = re.compile(r"MARKERS[0-9]+")
+#: Where the folders of markers lie, one an instant.
+MARKER_FOLDER = ".hoodie/.temp"
+
 _MARKER = re.compile(r"(?P<path>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)", re.DOTALL)
 
 
@@ -40,7 +43,7 @@ class Marker:
 
 def marker_folder(instant_time: str) -> str:
     """Return the folder of the markers of one instant."""
-    return f".hoodie/.temp/{instant_time}"
+    return f"{MARKER_FOLDER}/{instant_time}"
 
 
 def marker_path(folder: str, data_path: str, kind: MarkerKind) -> str:

@@ -329,6 +329,11 @@ def from_archive(kind: type[P], raw: Mapping[str, Any]) -> P:
     return from_wire(kind, raw)
 
 
+def to_archive(value: object) -> dict[str, Any]:
+    """Return the record that stands for a value inside an archive entry of layout 1."""
+    return to_wire(value)
+
+
 def encode(value: object) -> bytes:
     """Return the Avro container for a value of this module, with Hudi 1.x's schema."""
     return avro_file.encode(_SCHEMAS[type(value)], to_wire(value))

@@ -9,6 +9,7 @@ from tidelake.config import CleanPolicy, ServiceOptions
 from tidelake.env import Env
 from tidelake.errors import TidelakeError
 from tidelake.model import Action
+from tidelake.services.archive import archive
 from tidelake.services.clean import clean, pending_cleans
 from tidelake.services.clean_plan import commits_since
 from tidelake.services.table_now import TableNow
@@ -28,6 +29,8 @@ def after_write(
     """
     if may_clean(before, options):
         _attempt("clean", lambda: _clean(env, options, keeper))
+    if may_archive(before, options):
+        _attempt("archival", lambda: archive(env, options))
 
 
 def may_clean(before: Timeline, options: ServiceOptions) -> bool:
@@ -41,6 +44,11 @@ def may_clean(before: Timeline, options: ServiceOptions) -> bool:
     return bool(before.writes())
 
 
+def may_archive(before: Timeline, options: ServiceOptions) -> bool:
+    """Return whether instants may have to be archived after one more write than `before`."""
+    return options.archive.automatic and len(before.writes()) >= options.archive.max_commits
+
+
 def _clean(env: Env, options: ServiceOptions, keeper: MetadataKeeper | None) -> None:
     now = TableNow.load(env, keeper)
     cleans = [i for i in now.timeline.completed if i.action is Action.CLEAN]
@@ -49,7 +57,7 @@ def _clean(env: Env, options: ServiceOptions, keeper: MetadataKeeper | None) -> 
         clean(env, options.clean, keeper)
 
 
-def _attempt(name: str, run: Callable[[], None]) -> None:
+def _attempt(name: str, run: Callable[[], object]) -> None:
     try:
         run()
     except TidelakeError as cause:

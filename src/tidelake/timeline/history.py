@@ -18,6 +18,7 @@ from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.lsm_history import HistoryInstant
 from tidelake.model import WRITE_ACTIONS, Action, Instant, State
 from tidelake.storage import Storage
+from tidelake.timeline.archive import current_manifest
 from tidelake.timeline.timeline import requested_order
 
 
@@ -119,18 +120,9 @@ class LsmHistory:
     @cached_property
     def _files(self) -> tuple[str, ...]:
         """Return the files that the current manifest names; others in the folder do not count."""
-        names = {file.name for file in self._storage.list(self._folder).files}
-        numbers = [n for n in map(lsm_history.manifest_number, names) if n is not None]
-        if not numbers:
+        current = current_manifest(self._storage, self._folder)
+        if current is None:
             return ()
-        current = None
-        if lsm_history.VERSION_FILE in names:
-            data = self._storage.read(f"{self._folder}/{lsm_history.VERSION_FILE}")
-            current = lsm_history.decode_version(data)
-        if current not in numbers:
-            # A crash between the two writes leaves the pointer behind or torn; as in Hudi, the
-            # newest manifest counts then.
-            current = max(numbers)
         path = f"{self._folder}/{lsm_history.manifest_name(current)}"
         with reading(path):
             manifest = lsm_history.decode_manifest(self._storage.read(path))

@@ -44,6 +44,39 @@ def test_a_table_that_is_written_all_the_time_stays_small() -> None:
     assert table.rows() == {"a-0": "a24"}
 
 
+@pytest.mark.parametrize("table_version", [6, 9])
+def test_two_hundred_writes_leave_as_much_as_they_are_told_to(table_version: int) -> None:
+    table = Busy(new_storage(table_version, COW))
+    given = options(clean_commits_retained="2", keep_min_commits="4", keep_max_commits="6")
+    costs = []
+    for n in range(200):
+        before = table.now.timeline
+        table.write({"a-0": f"a{n}"})
+        counting = FaultyStorage(table.storage)
+        after_write(environment(counting), before, given)
+        costs.append(len(counting.calls))
+    now = table.now
+    assert len(now.timeline.writes()) <= 6
+    assert len(now.timeline.instants) <= 13
+    assert len(list(table.toy.data_files())) == 3
+    writes = [i for i in now.history.instants() if i.action is Action.COMMIT]
+    assert len(writes) + len(now.timeline.writes()) == 200
+    assert max(costs[100:]) <= max(costs[20:100]) * 1.3
+
+
+def test_archival_can_be_switched_off() -> None:
+    table = Busy(new_storage(9, COW))
+    given = options(
+        clean_commits_retained="2",
+        keep_min_commits="4",
+        keep_max_commits="6",
+        archive_automatic="false",
+    )
+    for n in range(12):
+        write(table, given, n)
+    assert len(table.now.timeline.writes()) == 12
+
+
 def test_cleans_wait_for_as_many_commits_as_they_are_told() -> None:
     table = Busy(new_storage(9, COW))
     for n in range(12):

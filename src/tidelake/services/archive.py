@@ -1,0 +1,63 @@
+"""Moving instants off the active timeline.
+
+1. The instants appear in the history; see `timeline.archive`. A crash leaves them on both sides,
+   where they count once.
+2. Their requested and inflight files go, then their completed files, oldest first. A crash leaves
+   completed files, which need no others, and no gap between them.
+3. What is left of their markers goes, and files of the history are merged and tidied up.
+
+Nobody's answer changes with any of these steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelake.config import ServiceOptions
+from tidelake.env import Env
+from tidelake.formats.instant_name import LAYOUT_1
+from tidelake.formats.marker_name import MARKER_FOLDER, marker_folder
+from tidelake.model import Instant, State
+from tidelake.services.archive_plan import plan_archive
+from tidelake.services.table_now import TableNow
+from tidelake.timeline.archive import LogArchive, LsmArchive, files_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archived:
+    """Instants that left the active timeline, by requested time."""
+
+    instants: tuple[Instant, ...]
+
+
+def archive(env: Env, options: ServiceOptions) -> Archived | None:
+    """Archive what is due, or return None when nothing is."""
+    now = TableNow.load(env)
+    plan = plan_archive(now, options)
+    if not plan.instants:
+        return None
+    storage, config = env.storage, now.config
+    kind = LogArchive if config.layout_version == LAYOUT_1 else LsmArchive
+    history = kind(storage, config, options.archive)
+    history.add(now.timeline, plan.instants)
+    _remove(now, plan.instants)
+    history.tidy()
+    return Archived(instants=plan.instants)
+
+
+def _remove(now: TableNow, instants: Sequence[Instant]) -> None:
+    storage, config = now.env.storage, now.config
+    files = [
+        (file_name, name.state)
+        for instant in instants
+        for file_name, name in files_of(now.timeline, instant, config.layout_version)
+    ]
+    pending = [file for file, state in files if state is not State.COMPLETED]
+    completed = [file for file, state in files if state is State.COMPLETED]
+    for file_name in (*pending, *completed):
+        storage.delete(f"{config.timeline_folder}/{file_name}")
+    times = {i.requested_time for i in instants}
+    for name in storage.list(MARKER_FOLDER).folders:
+        if name in times:
+            storage.delete_folder(marker_folder(name))

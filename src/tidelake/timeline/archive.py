@@ -1,0 +1,291 @@
+"""Putting instants into the history, so that they may leave the active timeline.
+
+Layout 2 keeps them in Parquet files that a manifest names: the file appears, then a new manifest,
+then `_version_` points to that. Until then the file is litter; afterwards the instants are in the
+history, and still on the active timeline, where readers take them from. Files of one level are
+merged into one of the next. Layout 1 keeps them in log files, each of which appears whole.
+
+An archival that crashed before it could take its instants off the active timeline has left them in
+the newest file of the history. That is looked at first, so nothing is archived twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tidelake.config import ArchiveOptions, TableConfig
+from tidelake.errors import reading
+from tidelake.formats import archived_log, lsm_history
+from tidelake.formats.archived_log import TimelineFile
+from tidelake.formats.instant_name import InstantName
+from tidelake.formats.lsm_history import HistoryFileName, HistoryInstant, Manifest, ManifestFile
+from tidelake.model import Action, Instant, State
+from tidelake.storage import FileInfo, Storage
+from tidelake.timeline.load import completion_time_from
+from tidelake.timeline.timeline import Timeline, pending_file
+
+#: Actions whose plan the history keeps beside what they did.
+_WITH_PLAN = frozenset(
+    {Action.CLEAN, Action.COMPACTION, Action.LOGCOMPACTION, Action.REPLACECOMMIT, Action.CLUSTERING}
+)
+#: Of these, those that may have said more when they began.
+_REPLACING = frozenset({Action.REPLACECOMMIT, Action.CLUSTERING})
+
+
+class LsmArchive:
+    """The history of layout 2, for whoever adds to it; one at a time."""
+
+    def __init__(self, storage: Storage, config: TableConfig, options: ArchiveOptions) -> None:
+        self._storage = storage
+        self._config = config
+        self._folder = config.history_folder
+        self._options = options
+
+    def add(self, timeline: Timeline, instants: Sequence[Instant]) -> None:
+        """Put completed instants into the history, unless they are there already."""
+        history = self._load()
+        known = self._newest(history)
+        new = [i for i in instants if (i.requested_time, i.action) not in known]
+        if new:
+            added = self._put(self._contents(timeline, new), level=0)
+            self._publish(history, (*history.files, added))
+
+    def tidy(self) -> None:
+        """Merge small files, and delete what no manifest that is kept names."""
+        history = self._load()
+        merged = 0
+        level = 0
+        while chosen := self._to_merge(history.files, level):
+            instants = {
+                (instant.requested_time, instant.action): instant
+                for file in chosen
+                for instant in self._read(file.file_name)
+            }
+            level += 1
+            merged += 1
+            added = self._put(instants.values(), level=level)
+            kept = (file for file in history.files if file not in chosen)
+            history = self._publish(history, (*kept, added))
+        self._delete_unnamed(history, self._options.history_manifests + merged)
+
+    def _contents(self, timeline: Timeline, instants: Sequence[Instant]) -> list[HistoryInstant]:
+        wanted: list[str] = []
+        for instant in instants:
+            assert instant.file_name is not None  # only archived instants have none
+            wanted.append(instant.file_name)
+            if instant.planned_as in _WITH_PLAN:
+                states = [State.REQUESTED]
+                if instant.planned_as in _REPLACING:
+                    states.append(State.INFLIGHT)
+                names = (pending_file(instant, state) for state in states)
+                wanted += [name for name in names if name in timeline.file_names]
+        folder = self._config.timeline_folder
+        found = self._storage.read_many([f"{folder}/{name}" for name in wanted])
+        data = dict(zip(wanted, found, strict=True))
+        return [
+            HistoryInstant(
+                requested_time=instant.requested_time,
+                completion_time=instant.completion_time or "",
+                action=instant.action,
+                metadata=data[instant.file_name or ""] or None,
+                plan=_plan(instant, data),
+            )
+            for instant in instants
+        ]
+
+    def _newest(self, history: _Version) -> set[tuple[str, Action]]:
+        parsed = ((HistoryFileName.parse(f.file_name), f.file_name) for f in history.files)
+        ranked = [(max(name.first, name.last), file) for name, file in parsed if name]
+        if not ranked:
+            return set()
+        instants = self._read(max(ranked)[1], with_contents=False)
+        return {(i.requested_time, i.action) for i in instants}
+
+    def _to_merge(self, files: Iterable[ManifestFile], level: int) -> Sequence[ManifestFile]:
+        """Return the oldest files of a level that become one of the next, or none."""
+        named = ((HistoryFileName.parse(file.file_name), file) for file in files)
+        of_level = sorted(
+            (file for name, file in named if name is not None and name.level == level),
+            key=lambda file: file.file_name,
+        )
+        if len(of_level) < self._options.history_batch:
+            return ()
+        chosen: list[ManifestFile] = []
+        size_bytes = 0
+        for file in of_level:
+            if len(chosen) == self._options.history_batch:
+                break
+            if size_bytes + file.file_len > self._options.history_file_size_bytes:
+                if chosen:
+                    break
+                continue  # it is large enough by itself
+            chosen.append(file)
+            size_bytes += file.file_len
+        return chosen if len(chosen) > 1 else ()
+
+    def _read(self, file_name: str, *, with_contents: bool = True) -> list[HistoryInstant]:
+        path = f"{self._folder}/{file_name}"
+        with self._storage.open(path) as source, reading(path):
+            return lsm_history.decode_instants(source, with_contents=with_contents)
+
+    def _put(self, instants: Iterable[HistoryInstant], *, level: int) -> ManifestFile:
+        ordered = sorted(instants, key=lambda i: (i.requested_time, i.action))
+        name = HistoryFileName(
+            first=ordered[0].requested_time, last=ordered[-1].requested_time, level=level
+        ).format()
+        content = lsm_history.encode_instants(ordered)
+        self._storage.put(f"{self._folder}/{name}", content)
+        return ManifestFile(file_name=name, file_len=len(content))
+
+    def _publish(self, history: _Version, files: Iterable[ManifestFile]) -> _Version:
+        number = history.number + 1
+        manifest = Manifest(files=tuple(files))
+        path = f"{self._folder}/{lsm_history.manifest_name(number)}"
+        self._storage.put(path, lsm_history.encode_manifest(manifest))
+        version = f"{self._folder}/{lsm_history.VERSION_FILE}"
+        self._storage.put(version, lsm_history.encode_version(number))
+        return _Version(number=number, files=manifest.files)
+
+    def _load(self) -> _Version:
+        number = current_manifest(self._storage, self._folder)
+        if number is None:
+            return _Version(number=0, files=())
+        return _Version(number=number, files=self._manifest(number).files)
+
+    def _manifest(self, number: int) -> Manifest:
+        path = f"{self._folder}/{lsm_history.manifest_name(number)}"
+        data = self._storage.read(path)
+        with reading(path):
+            return lsm_history.decode_manifest(data)
+
+    def _delete_unnamed(self, history: _Version, keep: int) -> None:
+        names = {file.name for file in self._storage.list(self._folder).files}
+        numbers = {
+            number: name
+            for name in names
+            if (number := lsm_history.manifest_number(name)) is not None
+        }
+        old = [number for number in sorted(numbers) if number <= history.number - keep]
+        if not old:
+            return
+        for number in old:
+            self._storage.delete(f"{self._folder}/{numbers[number]}")
+        named = {
+            file.file_name
+            for number in numbers
+            if number not in old
+            for file in self._manifest(number).files
+        }
+        for name in sorted(names):
+            if HistoryFileName.parse(name) is not None and name not in named:
+                self._storage.delete(f"{self._folder}/{name}")
+
+
+class LogArchive:
+    """The archive of layout 1, for whoever adds to it; one at a time."""
+
+    def __init__(self, storage: Storage, config: TableConfig, options: ArchiveOptions) -> None:
+        self._storage = storage
+        self._config = config
+        self._options = options
+
+    def add(self, timeline: Timeline, instants: Sequence[Instant]) -> None:
+        """Put completed instants into the archive, unless they are there already."""
+        folder = self._config.history_folder
+        names = [file.name for file in self._storage.list(folder).files]
+        versions = {v: name for name in names if (v := archived_log.version_of(name)) is not None}
+        newest = max(versions, default=0)
+        known: set[tuple[str, Action]] = set()
+        if newest:
+            path = f"{folder}/{versions[newest]}"
+            data = self._storage.read(path)
+            with reading(path):
+                entries = archived_log.decode(data)
+            known = {(e.requested_time, e.action) for e in entries if e.state is State.COMPLETED}
+        new = [i for i in instants if (i.requested_time, i.action) not in known]
+        if new:
+            files = self._timeline_files(timeline, new)
+            content = archived_log.encode(files, batch=self._options.batch)
+            self._storage.put(f"{folder}/{archived_log.file_name(newest + 1)}", content)
+
+    def tidy(self) -> None:
+        """Do nothing: Apache Hudi does not merge archives unless it is told to, and nor do we."""
+
+    def _timeline_files(
+        self, timeline: Timeline, instants: Iterable[Instant]
+    ) -> Sequence[TimelineFile]:
+        folder = self._config.timeline_folder
+        infos = {file.name: file for file in self._storage.list(folder).files}
+        chosen = [
+            (name, infos[file_name])
+            for instant in instants
+            for file_name, name in files_of(timeline, instant, self._config.layout_version)
+            if file_name in infos
+        ]
+        found = self._storage.read_many([f"{folder}/{info.name}" for _, info in chosen])
+        return [
+            _timeline_file(name, info, data)
+            for (name, info), data in zip(chosen, found, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Version:
+    """One state of the history; number 0 is the empty one."""
+
+    number: int
+    files: tuple[ManifestFile, ...]
+
+
+def current_manifest(storage: Storage, folder: str) -> int | None:
+    """Return the number of the manifest that counts, or None for an empty history.
+
+    A crash between manifest and pointer leaves the pointer behind, and Hudi deletes the pointer
+    before it writes it anew: without a good one the newest manifest counts.
+    """
+    names = {file.name for file in storage.list(folder).files}
+    numbers = [n for n in map(lsm_history.manifest_number, names) if n is not None]
+    if not numbers:
+        return None
+    current = None
+    if lsm_history.VERSION_FILE in names:
+        current = lsm_history.decode_version(storage.read(f"{folder}/{lsm_history.VERSION_FILE}"))
+    return current if current in numbers else max(numbers)
+
+
+def files_of(
+    timeline: Timeline, instant: Instant, layout: int
+) -> Sequence[tuple[str, InstantName]]:
+    """Return the timeline files of an instant in the order of its states."""
+    found = []
+    for file_name in timeline.file_names:
+        if not file_name.startswith(instant.requested_time):
+            continue
+        name = InstantName.parse(file_name, layout)
+        if (
+            name is not None
+            and name.requested_time == instant.requested_time
+            and name.action.completed_as is instant.action.completed_as
+        ):
+            found.append((file_name, name))
+    return sorted(found, key=lambda at: at[1].state.rank)
+
+
+def _timeline_file(name: InstantName, info: FileInfo, data: bytes) -> TimelineFile:
+    return TimelineFile(
+        requested_time=name.requested_time,
+        action=name.action,
+        state=name.state,
+        transition_time=completion_time_from(info.modified_ms),
+        content=data,
+    )
+
+
+def _plan(instant: Instant, data: dict[str, bytes]) -> bytes | None:
+    if instant.planned_as not in _WITH_PLAN:
+        return None
+    plan = data.get(pending_file(instant, State.REQUESTED))
+    if instant.planned_as in _REPLACING:
+        plan = data.get(pending_file(instant, State.INFLIGHT)) or plan
+    return plan or None

@@ -1,0 +1,354 @@
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.golden import harness
+from tests.golden.local_table import LocalTable
+from tests.unit.services.busy_table import KINDS, PARTITION, Busy, busy, crash_everywhere, options
+from tests.unit.txn.toy_table import environment, new_storage
+from tidelake.config import ArchiveOptions, CleanOptions, CleanPolicy, ServiceOptions
+from tidelake.formats import plans
+from tidelake.formats.marker_name import marker_folder
+from tidelake.formats.plans import SavepointMetadata
+from tidelake.model import Action, TableType
+from tidelake.services.archive import archive
+from tidelake.services.archive_plan import plan_archive
+from tidelake.services.clean import clean
+from tidelake.services.table_now import TableNow
+from tidelake.storage import LocalStorage, MemoryStorage, Storage
+from tidelake.timeline import update_table_config, with_history
+
+COW, MOR = TableType.COPY_ON_WRITE, TableType.MERGE_ON_READ
+SMALL = options(clean_commits_retained="2", keep_min_commits="4", keep_max_commits="6")
+ALL_BUT_ONE = ServiceOptions(
+    clean=CleanOptions(policy=CleanPolicy.FILE_VERSIONS),
+    archive=ArchiveOptions(min_commits=1, max_commits=1),
+)
+each_kind = pytest.mark.parametrize(("table_version", "table_type"), KINDS)
+
+
+def archived(table: Busy, given: ServiceOptions = SMALL) -> int:
+    done = archive(environment(table.storage), given)
+    return 0 if done is None else len(done.instants)
+
+
+def instants(table: Busy) -> list[tuple[str, Action, str | None]]:
+    """Return every instant, archived or not, as somebody who asks for all of them gets them."""
+    now = table.now
+    found = with_history(now.timeline, now.history.instants())
+    return [(i.requested_time, i.action, i.completion_time) for i in found]
+
+
+def long_lived(table_version: int, table_type: TableType, rounds: int = 12) -> Busy:
+    table = busy(table_version, table_type, 0)
+    for n in range(rounds):
+        table.write({"a-0": f"a{n}", f"g{n}-0": f"g{n}"})
+        if table_type is MOR and n % 2:
+            table.compact()
+        if n % 3 == 2:
+            clean(environment(table.storage), SMALL.clean)
+    return table
+
+
+@each_kind
+def test_nothing_is_lost_and_nothing_is_there_twice(
+    table_version: int, table_type: TableType
+) -> None:
+    table = long_lived(table_version, table_type)
+    before, rows = instants(table), table.rows()
+    contents = {
+        i.requested_time: table.now.contents.commit_metadata(i) for i in table.now.timeline.writes()
+    }
+    assert archived(table) > 8
+    assert len(table.now.timeline.writes()) == 4
+    if table_version >= 8:
+        # In version 6 the time of completion is that of the file, and memory has none.
+        assert instants(table) == before
+    assert [i[:2] for i in instants(table)] == [i[:2] for i in before]
+    assert table.rows() == rows
+    history = table.now.history
+    for instant in history.instants():
+        if instant.action is Action.CLEAN:
+            assert history.clean_metadata(instant) is not None
+        elif instant.action in (Action.COMMIT, Action.DELTACOMMIT):
+            found = history.commit_metadata(instant)
+            assert found.write_stats == contents[instant.requested_time].write_stats
+            assert found.schema == contents[instant.requested_time].schema
+    left = {name.partition(".")[0].partition("_")[0] for name in table.now.timeline.file_names}
+    assert not left & {i.requested_time for i in history.instants()}
+    assert archived(table) == 0
+
+
+@each_kind
+def test_a_crash_at_any_call_is_gone_on_from(table_version: int, table_type: TableType) -> None:
+    table = long_lived(table_version, table_type)
+    before, rows = [i[:2] for i in instants(table)], table.rows()
+
+    def check(left: MemoryStorage) -> None:
+        found = Busy(left)
+        assert [i[:2] for i in instants(found)] == before
+        assert found.rows() == rows
+        archived(found)
+        for n in range(4):
+            found.write({"a-0": f"more{n}"})
+        archived(found)
+        assert len(found.now.timeline.writes()) <= 6
+        assert [i[:2] for i in instants(found)][: len(before)] == before
+        archive_times = [(i.requested_time, i.action) for i in found.now.history.instants()]
+        assert len(archive_times) == len(set(archive_times))
+        assert found.rows() == {**rows, "a-0": "more3"}
+
+    def act(storage: Storage) -> None:
+        archive(environment(storage), SMALL)
+
+    assert crash_everywhere(table.storage, act, check) > 30
+
+
+def test_a_timeline_within_its_bounds_is_left_alone() -> None:
+    table = busy(9, COW, 6)
+    plan = plan_archive(table.now, SMALL)
+    assert plan.instants == ()
+    assert plan.reason == "6 writes are active, and up to 6 may be"
+
+
+def test_a_pending_write_stays_with_what_came_just_before() -> None:
+    table = busy(9, COW, 3)
+    table.toy.begin().start()
+    pending = table.now.timeline.pending[0].requested_time
+    sample = table.storage.read(f".hoodie/timeline/{table.now.timeline.writes()[0].file_name}")
+    for n in range(9):
+        requested = f"{int(pending) + 100 + 10 * n}"
+        table.storage.put(f".hoodie/timeline/{requested}_{int(requested) + 5}.commit", sample)
+    plan = plan_archive(table.now, SMALL)
+    assert list(plan.instants) == list(table.now.timeline.writes()[:2])
+    assert f"commit {pending} is still inflight" in plan.reason
+
+
+@pytest.mark.parametrize("table_version", [6, 9])
+def test_a_pending_compaction_stays(table_version: int) -> None:
+    table = busy(table_version, MOR, 3)
+    time = table.plan_compaction()
+    for n in range(9):
+        table.write({"a-0": f"later{n}"})
+    plan = plan_archive(table.now, SMALL)
+    assert all(i.requested_time < time for i in plan.instants)
+    assert f"compaction {time} is still requested" in plan.reason
+
+
+def saved(table: Busy, time: str) -> None:
+    now = table.now
+    metadata = SavepointMetadata(
+        savepointed_by="us", savepointed_at=0, comments="", partition_metadata={}
+    )
+    table.storage.put(f"{now.config.timeline_folder}/{time}.savepoint.inflight", b"")
+    done = now.times.next()
+    table.storage.put(
+        f"{now.config.timeline_folder}/{time}_{done}.savepoint", plans.encode(metadata)
+    )
+
+
+def test_a_savepoint_stays_and_all_behind_it_unless_told_otherwise() -> None:
+    table = busy(9, COW, 12)
+    writes = [i.requested_time for i in table.now.timeline.writes()]
+    saved(table, writes[3])
+    plan = plan_archive(table.now, SMALL)
+    assert [i.requested_time for i in plan.instants] == writes[:3]
+    beyond = options(
+        clean_commits_retained="2",
+        keep_min_commits="4",
+        keep_max_commits="6",
+        archive_beyond_savepoint="true",
+    )
+    plan = plan_archive(table.now, beyond)
+    assert [i.requested_time for i in plan.instants] == [*writes[:3], *writes[4:9]]
+    before, rows = instants(table), table.rows()
+    archived(table, beyond)
+    assert (instants(table), table.rows()) == (before, rows)
+
+
+def test_what_cleans_keep_readable_stays() -> None:
+    table = busy(9, COW, 12)
+    given = options(keep_min_commits="4", keep_max_commits="6", cleaner_hours_retained="24")
+    plan = plan_archive(table.now, given)
+    assert plan.instants == ()
+    assert "cleans keep the table readable from" in plan.reason
+
+
+@each_kind
+def test_a_replacement_stays_until_the_replaced_files_are_gone(
+    table_version: int, table_type: TableType
+) -> None:
+    table = busy(table_version, table_type, 2)
+    table.write({"z-0": "z"}, overwrite=True)
+    replacing = table.now.timeline.writes()[-1]
+    for n in range(9):
+        table.write({"z-0": f"z{n}"})
+    plan = plan_archive(table.now, SMALL)
+    assert replacing not in plan.instants
+    assert "not cleaned away yet" in plan.reason
+    archived(table)
+    assert table.rows() == {"z-0": "z8"}
+    clean(environment(table.storage), SMALL.clean)
+    assert archived(table) > 0
+    assert replacing.requested_time < (table.now.timeline.first_active_time or "")
+    assert table.rows() == {"z-0": "z8"}
+
+
+def test_the_newest_clean_stays_for_the_next_one() -> None:
+    table = long_lived(9, COW, 9)
+    newest = [i for i in table.now.timeline.completed if i.action is Action.CLEAN][-1]
+    for n in range(9):
+        table.write({f"only-new{n}-0": "x"})
+    archived(table)
+    assert newest in table.now.timeline.instants
+    assert len([i for i in table.now.timeline.instants if i.action is Action.CLEAN]) == 1
+
+
+def test_what_the_metadata_table_needs_stays(tmp_path: Path) -> None:
+    root = harness.unpack(harness.load("v9_mor_record_index_full_mdt"), tmp_path)
+    plan = plan_archive(TableNow.load(environment(LocalStorage(str(root)))), ALL_BUT_ONE)
+    assert plan.instants == ()
+    assert "the metadata table was not compacted yet" in plan.reason
+
+
+@pytest.mark.parametrize("table_version", [6, 9])
+def test_what_came_after_the_last_compaction_of_the_metadata_table_stays(
+    table_version: int,
+) -> None:
+    table = busy(table_version, COW, 12)
+    now = table.now
+    folder = now.config.timeline_folder
+    fifth = now.timeline.writes()[5].requested_time
+    update_table_config(now.env, {"hoodie.table.metadata.partitions": "files"})
+    properties = table.storage.read(".hoodie/hoodie.properties")
+    table.storage.put(".hoodie/metadata/.hoodie/hoodie.properties", properties)
+    name = f"{fifth}.commit" if table_version == 6 else f"{fifth}_{fifth}.commit"
+    table.storage.put(f".hoodie/metadata/{folder}/{name}", b"")
+    plan = plan_archive(table.now, SMALL)
+    assert list(plan.instants) == list(now.timeline.writes()[:5])
+    assert f"the metadata table was last compacted at {fifth}" in plan.reason
+
+
+def test_the_newest_word_on_the_schema_stays() -> None:
+    table = busy(9, MOR, 4)
+    told = table.now.timeline.writes()[-2]
+    table.compact()
+    for _ in range(3):
+        last = table.now.timeline.writes()[-1]
+        data = table.storage.read(f".hoodie/timeline/{last.file_name}")
+        time = table.now.times.next()
+        table.storage.put(f".hoodie/timeline/{time}_{int(time) + 1}.commit", data)
+    plan = plan_archive(table.now, ALL_BUT_ONE)
+    assert plan.instants[-1].requested_time < told.requested_time
+    assert "the newest that says the table's schema" in plan.reason
+
+
+def test_leftover_markers_go_with_their_instant() -> None:
+    table = busy(9, COW, 12)
+    first, last = (table.now.timeline.writes()[n].requested_time for n in (0, -1))
+    for time in (first, last):
+        table.storage.put(f"{marker_folder(time)}/{PARTITION}/x.parquet.marker.CREATE", b"")
+    archived(table)
+    assert table.storage.files_below(marker_folder(first)) == []
+    assert table.storage.files_below(marker_folder(last)) != []
+
+
+def test_the_history_of_version_8_stays_in_few_files() -> None:
+    table = Busy(new_storage(9, COW))
+    given = options(
+        clean_commits_retained="1",
+        keep_min_commits="2",
+        keep_max_commits="3",
+        timeline_compaction_batch_size="3",
+    )
+    before = []
+    for n in range(60):
+        table.write({"a-0": f"a{n}"})
+        archive(environment(table.storage), given)
+        before.append(table.now.timeline.writes()[-1].requested_time)
+    assert [i[0] for i in instants(table)] == before
+    names = [f.name for f in table.storage.list(".hoodie/timeline/history").files]
+    levels = sorted(int(found[1]) for n in names if (found := re.search(r"_(\d)\.parquet$", n)))
+    assert levels[-1] == 3
+    assert len(levels) < 20
+    assert sum(n.startswith("manifest_") for n in names) <= 6
+    (version,) = (n for n in names if n == "_version_")
+    number = int(table.storage.read(f".hoodie/timeline/history/{version}"))
+    assert f"manifest_{number}" in names
+
+
+def test_a_torn_publication_of_the_history_is_overcome() -> None:
+    """Hudi deletes `_version_` before it writes it anew, and may end there."""
+    table = long_lived(9, COW)
+    archived(table)
+    before = instants(table)
+    table.storage.delete(".hoodie/timeline/history/_version_")
+    assert instants(table) == before
+    for n in range(5):
+        table.write({"a-0": f"more{n}"})
+    archived(table)
+    assert instants(table)[: len(before)] == before
+
+
+@pytest.mark.parametrize(
+    "name", ["v6_cow_archived", "v6_mor_archived", "v8_cow_archived_lsm", "v9_cow_archived_lsm"]
+)
+def test_a_history_that_apache_began_is_gone_on_with(name: str, tmp_path: Path) -> None:
+    root = harness.unpack(harness.load(name), tmp_path)
+    env = environment(LocalStorage(str(root)))
+    read = {"hoodie.metadata.enable": "false"}
+    rows = sorted(LocalTable(str(root), read).read().collect())
+    now = TableNow.load(env)
+    before = with_history(now.timeline, now.history.instants())
+    # As a writer of ours does, which does not keep the metadata table.
+    now.keeper.prepare(now.config, now.timeline, now.times)
+    done = archive(env, ALL_BUT_ONE)
+    assert done is not None
+    now = TableNow.load(env)
+    assert len(now.timeline.writes()) <= 2
+    after = with_history(now.timeline, now.history.instants())
+    assert [(i.requested_time, i.action) for i in after] == [
+        (i.requested_time, i.action) for i in before
+    ]
+    assert sorted(LocalTable(str(root), read).read().collect()) == rows
+
+
+def test_what_version_6_archives_is_what_apache_archives(tmp_path: Path) -> None:
+    """Every state of an instant has its record, and the fields that Hudi 0.15 fills are filled."""
+    root = harness.unpack(harness.load("v6_mor_archived"), tmp_path)
+    storage = LocalStorage(str(root))
+    env = environment(storage)
+    now = TableNow.load(env)
+    entries = now.history._entries  # type: ignore[attr-defined]  # the archive of layout 1
+    theirs = {(e.action, e.state): _filled(e.record) for e, _ in entries}
+    now.keeper.prepare(now.config, now.timeline, now.times)
+    archive(env, ALL_BUT_ONE)
+    path = max(storage.files_below(".hoodie/archived"))
+    entries = TableNow.load(env).history._entries  # type: ignore[attr-defined]
+    ours = {(e.action, e.state): _filled(e.record) for e, found in entries if found == path}
+    assert {key: ours[key] for key in ours if key in theirs} == {
+        key: theirs[key] for key in theirs if key in ours
+    }
+    assert len(set(ours) & set(theirs)) >= 3
+
+
+def _filled(record: dict[str, object]) -> set[str]:
+    return {name for name, value in record.items() if value is not None}
+
+
+def test_the_plan_can_be_looked_at() -> None:
+    table = busy(9, COW, 12)
+    shown = plan_archive(table.now, SMALL).shown(table.now)
+    assert shown.facts["instants archived"] == 8
+    assert shown.facts["writes that stay active"] == 4
+    assert len(shown.files_deleted) == 24
+    copied = copy.deepcopy(table.storage)
+    archived(table)
+    gone = set(copied.files_below(".hoodie/timeline")) - set(
+        table.storage.files_below(".hoodie/timeline")
+    )
+    assert gone == {file.path for file in shown.files_deleted}
