@@ -33,7 +33,7 @@ from tidelake.write.arrow_keys import bucket_words, partition_paths, record_keys
 from tidelake.write.groups import LiveGroup
 from tidelake.write.operation import REPLACING, planned_stats
 from tidelake.write.plan import Workload, WritePlan
-from tidelake.write.ring import file_ids, load_rings
+from tidelake.write.ring import Rings, file_ids
 
 #: Rows are laid aside in files of about this many bytes.
 _STAGED_BYTES = 64 << 20
@@ -112,14 +112,19 @@ def bring_in(
         )
     work = _Staged(session, choice, staged)
     with session.begin(choice.operation, choice.write_id) as txn:
+        rings: Rings = {}
         if choice.operation in REPLACING:
+            if choice.index.is_ring:
+                rings = session.renewed_rings(choice.index, work.workload.partitions)
+                work.placed(rings)
             plan, replaced = session.plan_overwrite(txn, choice, work.workload)
         else:
             workload = work.looked_up(txn)
             plan, replaced = session.plan(txn, choice, workload), {}
         txn.start(planned_stats(work.workload, plan))
         stats = work.write(txn, plan, token)
-        return session.commit(txn, stats, choice.schema.avro, replaced=replaced)
+        avro = choice.schema.avro
+        return session.commit(txn, stats, avro, replaced=replaced, rings=rings)
 
 
 class _Staged:
@@ -149,17 +154,21 @@ class _Staged:
         """Find the file groups of keys, and count the rows anew."""
         index = self._choice.index
         if index.is_ring:
-            completed = [i.requested_time for i in self._session.state.timeline.writes()]
-            rings = load_rings(self._storage, list(self._by_partition), completed, index.buckets)
-            for partition in self._by_partition:
-                keys = self._rows(partition).column(RECORD_KEY).to_pylist()
-                ids = file_ids(rings[partition], keys, index.hash_fields)
-                self._found[partition] = pa.array(ids, pa.string())
-        elif not index.is_bucket:
+            return self.placed(self._session.rings(index, list(self._by_partition)))
+        if not index.is_bucket:
             live = self._session.live(txn, sorted(self._by_partition))
             for partition in self._by_partition:
                 own = [g for g in live if g.id.partition == partition]
                 self._found[partition] = self._files_of(partition, own)
+        self.workload = self._counted()
+        return self.workload
+
+    def placed(self, rings: Rings) -> Workload:
+        """Give every row the file group of its bucket, and count the rows anew."""
+        for partition in self._by_partition:
+            keys = self._rows(partition).column(RECORD_KEY).to_pylist()
+            ids = file_ids(rings[partition], keys, self._choice.index.hash_fields)
+            self._found[partition] = pa.array(ids, pa.string())
         self.workload = self._counted()
         return self.workload
 

@@ -23,7 +23,7 @@ from tidelake.files.write_task import WriteKind, WriteSpec
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.hashing_metadata import FOLDER as RINGS
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
-from tidelake.model import Commit, FileSlice
+from tidelake.model import Commit, FileGroupId, FileSlice
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.state import TableSchema, TableState
 from tidelake.records import META_COLUMNS, MergeSpec
@@ -43,6 +43,7 @@ from tidelake.write.operation import (
     replaced_ids,
 )
 from tidelake.write.plan import NewGroups, Workload, WritePlan, plan_new_files, plan_write
+from tidelake.write.ring import Rings, confirm_ring, load_rings, put_ring, renewed
 from tidelake.write.schema import WriteSchema, evolve, without_meta_columns
 from tidelake.write.sizing import record_size
 from tidelake.write.spec import merge_spec, write_spec
@@ -259,7 +260,8 @@ class WriteSession:
         self, txn: Transaction, choice: Choice, workload: Workload, *, by_file_id: bool = False
     ) -> WritePlan:
         """Return where the rows of an insert, upsert or delete go."""
-        live = self.live(txn, workload.partitions)
+        view = self.view(txn)
+        live = live_groups(view, txn.config, workload.partitions)
         found = plan_write(
             choice.operation,
             self.config,
@@ -270,6 +272,7 @@ class WriteSession:
             by_file_id=by_file_id,
             record_bytes=self.record_bytes,
             ids=self.env.ids,
+            replaced=_replaced(view) if choice.index.fixed_ids else {},
         )
         touched = set(found.touched())
         self._refuse_clustered(txn, (g for g in live if g.id in touched))
@@ -289,6 +292,22 @@ class WriteSession:
             return WritePlan(targets={}, new_buckets=new, known_partitions=known), replaced
         made = plan_new_files(workload, self.options, known, self.record_bytes, self.env.ids)
         return made, replaced
+
+    def rings(self, index: Index, partitions: Sequence[str]) -> Rings:
+        """Return the buckets of each partition, under consistent hashing."""
+        timeline = self.state.timeline
+        return load_rings(
+            self.state.storage,
+            partitions,
+            [i.requested_time for i in timeline.writes()],
+            index.buckets,
+            is_archived=timeline.is_archived,
+        )
+
+    def renewed_rings(self, index: Index, partitions: Sequence[str]) -> Rings:
+        """Return the buckets of partitions whose file groups are about to be replaced."""
+        found = self.rings(index, partitions)
+        return {p: renewed(ring, self.env.ids) for p, ring in found.items()}
 
     def retire(self, txn: Transaction, partitions: Sequence[str]) -> Mapping[str, list[str]]:
         """Return every file id of the partitions; raise when a clustering is moving their rows."""
@@ -323,9 +342,22 @@ class WriteSession:
         avro: str,
         *,
         replaced: Mapping[str, Sequence[str]] | None = None,
+        rings: Rings | None = None,
     ) -> Commit:
-        """Make what was written part of the table, and run the services that are due then."""
+        """Make what was written part of the table, and run the services that are due then.
+
+        `rings` are new ones of partitions that were replaced; all others that were get theirs here.
+        """
+        storage = self.state.storage
+        new_rings = dict(rings or {})
+        if replaced and storage.exists(RINGS):
+            others = [partition for partition in replaced if partition not in new_rings]
+            new_rings.update(self.renewed_rings(self._index(), others))
+        for ring in new_rings.values():
+            put_ring(storage, ring, txn.instant_time)
         commit = txn.commit(stats, schema=avro, replaced=replaced, extra=self._extra())
+        for partition in new_rings:
+            confirm_ring(storage, partition, txn.instant_time)
         after_write(self.env, txn.timeline, self.options.services, self.keeper)
         return commit
 
@@ -340,3 +372,8 @@ class WriteSession:
                     found[_LATEST_SCHEMA] = latest
                     break
         return found
+
+
+def _replaced(view: TableView) -> dict[FileGroupId, str]:
+    found = view.replacements.items()
+    return {group: max(one.requested_time for one in ones) for group, ones in found}

@@ -196,7 +196,9 @@ def _new_bucket(
     new: NewGroups, partition: str, group: str, new_id: str, *, is_known: bool
 ) -> GroupTarget:
     is_number = len(group) == 8 and group.isdigit()
-    file_id = bucket_file_id(int(group), new_id, fixed=new.fixed_ids) if is_number else group
+    file_id = new.renewed.get((partition, group), group)
+    if is_number and file_id == group:
+        file_id = bucket_file_id(int(group), new_id, fixed=new.fixed_ids)
     return GroupTarget(
         partition=partition,
         file_id=file_id,

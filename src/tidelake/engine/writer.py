@@ -44,7 +44,7 @@ from tidelake.write.index import Index
 from tidelake.write.operation import REPLACING, planned_stats
 from tidelake.write.partitions import named_partitions
 from tidelake.write.plan import Workload, WritePlan
-from tidelake.write.ring import load_rings
+from tidelake.write.ring import Rings
 from tidelake.write.schema import without_meta_columns
 
 #: Sort modes that bring the rows of a partition together, and those that order them.
@@ -191,7 +191,8 @@ class Writer:
                     are_few = first.rows <= _FEW_ROWS
                     found = self._looked_up(kept, choice, first.partitions, are_few=are_few)
                 elif choice.index.is_ring:
-                    found = self._on_rings(kept, choice.index, first.partitions)
+                    rings = self._session.rings(choice.index, first.partitions)
+                    found = _on_rings(kept, choice.index, rings)
                 elif first.oddly_hashed:
                     found = _rehashed(kept, choice.index)
                 else:
@@ -253,18 +254,6 @@ class Writer:
                 )
         return rows.with_frame(rows.frame.where(~is_known))
 
-    def _on_rings(self, rows: Incoming, index: Index, partitions: Sequence[str]) -> Incoming:
-        state = self._session.state
-        rings = load_rings(
-            state.storage,
-            partitions,
-            [i.requested_time for i in state.timeline.writes()],
-            index.buckets,
-        )
-        return rows.with_frame(
-            python_groups(rows.frame, RingsOfPartitions(index.hash_fields, rings))
-        )
-
     def _counted(
         self, rows: Incoming, workload: Workload, choice: Choice, *, by_file_id: bool = False
     ) -> Commit:
@@ -301,7 +290,12 @@ class Writer:
         with ExitStack() as stack:
             kept = stack.enter_context(_kept(rows))
             workload = count_rows(kept)
-            if workload.oddly_hashed:
+            rings: Rings = {}
+            if choice.index.is_ring:
+                rings = session.renewed_rings(choice.index, workload.partitions)
+                kept = stack.enter_context(_kept(_on_rings(kept, choice.index, rings)))
+                workload = count_rows(kept)
+            elif workload.oddly_hashed:
                 kept = stack.enter_context(_kept(_rehashed(kept, choice.index)))
                 workload = count_rows(kept)
             with session.begin(choice.operation, choice.write_id) as txn:
@@ -311,7 +305,9 @@ class Writer:
                     spec=session.spec(txn, choice), plan=plan, key_column=rows.key_column
                 )
                 made = self._run(kept, workload, plan, work)
-                return session.commit(txn, made.stats, choice.schema.avro, replaced=replaced)
+                return session.commit(
+                    txn, made.stats, choice.schema.avro, replaced=replaced, rings=rings
+                )
 
     def _run(self, rows: Incoming, workload: Workload, plan: WritePlan, work: WriteWork) -> Written:
         """Run the tasks, and hold what they saw to what was counted."""
@@ -353,6 +349,12 @@ def _changed(first: int, then: int) -> InputChangedError:
         next_step="make it give the same rows each time, such as by writing them to files first; "
         "the table is as it was",
     )
+
+
+def _on_rings(rows: Incoming, index: Index, rings: Rings) -> Incoming:
+    """Return the rows with the file groups of their buckets."""
+    rule = RingsOfPartitions(index.hash_fields, rings)
+    return rows.with_frame(python_groups(rows.frame, rule))
 
 
 def _rehashed(rows: Incoming, index: Index) -> Incoming:

@@ -54,6 +54,15 @@ def bucket_number(file_id: str) -> int | None:
     return number if number < _MOST_BUCKETS else None
 
 
+def renewed_file_id(bucket: int, instant_time: str) -> str:
+    """Return the id that every writer gives to a bucket whose files the instant replaced.
+
+    Nobody reads what is written to a file group after it was replaced.
+    """
+    day = f"{instant_time[:4]}-{instant_time[4:8]}-{instant_time[8:12]}"
+    return f"{bucket:08d}-{day}-{instant_time[12:]:0>12}-0"
+
+
 def bucket_file_id(bucket: int, new_id: str, *, fixed: bool) -> str:
     """Return the id of a new file group of the bucket; `new_id` is a fresh UUID."""
     if fixed:

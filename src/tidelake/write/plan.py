@@ -10,7 +10,7 @@ from tidelake.env import Ids
 from tidelake.files.write_task import GroupTarget, WriteKind
 from tidelake.model import FileGroupId, TableType
 from tidelake.write.groups import LiveGroup
-from tidelake.write.index import Index, bucket_number
+from tidelake.write.index import Index, bucket_number, renewed_file_id
 from tidelake.write.sizing import Share, share_out, small_files
 
 
@@ -42,11 +42,13 @@ class Workload:
 class NewGroups:
     """How a task names the file groups of buckets that have none yet.
 
-    `kind` is None when rows for such a bucket are left out: a delete finds nothing there.
+    `kind` is None when rows for such a bucket are left out: a delete finds nothing there. `renewed`
+    are the ids of buckets, by partition and number, whose fixed ids were used up.
     """
 
     kind: WriteKind | None
     fixed_ids: bool = False
+    renewed: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +106,14 @@ def plan_write(
     by_file_id: bool,
     record_bytes: int,
     ids: Ids,
+    replaced: Mapping[FileGroupId, str],
 ) -> WritePlan:
     """Return the plan of an insert, upsert or delete.
 
-    `live` are the file groups of the workload's partitions. With `by_file_id` groups are file ids
-    even where buckets rule: the rows were read from these groups.
+    `live` are the file groups of the workload's partitions, and `replaced` those of the whole table
+    that gave way to others, with the requested time of the last instant that did it, needed where
+    ids of buckets are fixed. With `by_file_id` groups are file ids even where buckets
+    rule: the rows were read from these groups.
     """
     known = frozenset(g.id.partition for g in live)
     word = _bucket_word if index.is_simple_bucket and not by_file_id else _file_id
@@ -132,7 +137,7 @@ def plan_write(
                 targets[at] = planner.filled(groups[at])
     new_buckets = None
     if index.is_bucket and not by_file_id:
-        new_buckets = planner.new_buckets()
+        new_buckets = planner.new_buckets(replaced)
     sizes = {g.id: g.slice.base_file.size_bytes for g in live if g.slice.base_file is not None}
     rewritten = {
         at: sizes[FileGroupId(t.partition, t.file_id)]
@@ -193,16 +198,25 @@ class _Planner:
             if base is not None and not group.slice.log_files and not group.is_reserved:
                 yield group.id.file_id, base.size_bytes
 
-    def new_buckets(self) -> NewGroups:
+    def new_buckets(self, replaced: Mapping[FileGroupId, str]) -> NewGroups:
         if self.operation is WriteOperation.DELETE:
             return NewGroups(kind=None)
         if self.index.fixed_ids and self._is_merge_on_read:
-            return NewGroups(kind=WriteKind.APPEND, fixed_ids=True)
+            renewed = dict(_renewed(replaced))
+            return NewGroups(kind=WriteKind.APPEND, fixed_ids=True, renewed=renewed)
         return NewGroups(kind=WriteKind.CREATE)
 
     @property
     def _is_merge_on_read(self) -> bool:
         return self.config.table_type is TableType.MERGE_ON_READ
+
+
+def _renewed(replaced: Mapping[FileGroupId, str]) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield an id for each bucket of which a file group was replaced, by the last time of it."""
+    for group, instant_time in sorted(replaced.items(), key=lambda item: item[1]):
+        bucket = bucket_number(group.file_id)
+        if bucket is not None:
+            yield (group.partition, f"{bucket:08d}"), renewed_file_id(bucket, instant_time)
 
 
 def _bucket_word(group: LiveGroup) -> str:

@@ -6,10 +6,12 @@ import hashlib
 import struct
 import uuid
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import xxhash
 
+from tidelake.env import Ids
 from tidelake.errors import ConfigError, UnsupportedTableError, reading
 from tidelake.formats import hashing_metadata
 from tidelake.formats.hashing_metadata import (
@@ -21,6 +23,9 @@ from tidelake.formats.hashing_metadata import (
 )
 from tidelake.records.keys import split_record_key
 from tidelake.storage import Storage
+
+#: The ring of each partition.
+Rings = Mapping[str, HashingMetadata]
 
 _MAX_HASH = 0x7FFFFFFF
 _NORMAL = "NORMAL"
@@ -52,8 +57,33 @@ def _name_id(start: int, end: int, partition: str) -> str:
     return str(uuid.UUID(bytes=bytes(digest), version=3))
 
 
+def renewed(ring: HashingMetadata, ids: Ids) -> HashingMetadata:
+    """Return the ring with new file groups, for a write that replaces those of the partition.
+
+    Nobody reads what is written to a file group after it was replaced.
+    """
+    nodes = tuple(replace(node, file_id_prefix=ids.new()) for node in ring.nodes)
+    return replace(ring, seq_no=ring.seq_no + 1, nodes=nodes)
+
+
+def put_ring(storage: Storage, ring: HashingMetadata, instant_time: str) -> None:
+    """Write the ring that counts once the instant is completed."""
+    content = hashing_metadata.encode(replace(ring, instant=instant_time))
+    storage.put_if_absent(f"{_folder(ring.partition_path)}/{instant_time}{SUFFIX}", content)
+
+
+def confirm_ring(storage: Storage, partition: str, instant_time: str) -> None:
+    """Note that the ring counts, for the time when the timeline no longer tells."""
+    storage.put_if_absent(f"{_folder(partition)}/{instant_time}{_COMMITTED}", b"")
+
+
 def load_rings(
-    storage: Storage, partitions: Sequence[str], completed: Sequence[str], buckets: int
+    storage: Storage,
+    partitions: Sequence[str],
+    completed: Sequence[str],
+    buckets: int,
+    *,
+    is_archived: Callable[[str], bool],
 ) -> dict[str, HashingMetadata]:
     """Return the ring of each partition.
 
@@ -66,17 +96,26 @@ def load_rings(
         if path is not None:
             with reading(path):
                 buckets = hashing_metadata.decode(storage.read(path)).num_buckets
-    return {p: load_ring(storage, p, completed, buckets) for p in partitions}
+    return {
+        p: load_ring(storage, p, completed, buckets, is_archived=is_archived) for p in partitions
+    }
 
 
 def load_ring(
-    storage: Storage, partition: str, completed: Iterable[str], default_buckets: int
+    storage: Storage,
+    partition: str,
+    completed: Iterable[str],
+    default_buckets: int,
+    *,
+    is_archived: Callable[[str], bool],
 ) -> HashingMetadata:
     """Return the ring of a partition, making the first one for a partition that has none.
 
+    A ring counts when it was confirmed, or its instant is completed; of archived instants, which
+    may have been rolled back as well, when there are files of it.
     Raises `UnsupportedTableError` when a resize is under way.
     """
-    folder = f"{FOLDER}/{partition}" if partition else FOLDER
+    folder = _folder(partition)
     names = {f.name for f in storage.list(folder).files}
     rings = sorted(n.removesuffix(SUFFIX) for n in names if n.endswith(SUFFIX))
     if not rings:
@@ -89,17 +128,40 @@ def load_ring(
         storage.put_if_absent(f"{folder}/{FIRST_INSTANT}{SUFFIX}", hashing_metadata.encode(made))
         return made
     done = set(completed)
-    committed = [i for i in rings if i == FIRST_INSTANT or f"{i}{_COMMITTED}" in names or i in done]
+    committed = [
+        i
+        for i in rings
+        if i == FIRST_INSTANT
+        or f"{i}{_COMMITTED}" in names
+        or i in done
+        or (is_archived(i) and _has_files(storage, _read(storage, folder, i)))
+    ]
     newest = (committed or rings[:1])[-1]
-    path = f"{folder}/{newest}{SUFFIX}"
-    with reading(path):
-        ring = hashing_metadata.decode(storage.read(path))
+    if newest in committed and newest != FIRST_INSTANT and f"{newest}{_COMMITTED}" not in names:
+        confirm_ring(storage, partition, newest)
+    ring = _read(storage, folder, newest)
     if any(node.tag not in (None, _NORMAL) for node in ring.nodes):
         raise UnsupportedTableError(
             f"the buckets of partition {partition or 'of the table'} are being resized",
             next_step="let the clustering that resizes them finish, and write again",
         )
     return ring
+
+
+def _folder(partition: str) -> str:
+    return f"{FOLDER}/{partition}" if partition else FOLDER
+
+
+def _read(storage: Storage, folder: str, instant_time: str) -> HashingMetadata:
+    path = f"{folder}/{instant_time}{SUFFIX}"
+    with reading(path):
+        return hashing_metadata.decode(storage.read(path))
+
+
+def _has_files(storage: Storage, ring: HashingMetadata) -> bool:
+    prefixes = tuple(node.file_id_prefix for node in ring.nodes)
+    names = (f.name.removeprefix(".") for f in storage.list(ring.partition_path).files)
+    return any(name.startswith(prefixes) for name in names)
 
 
 def file_ids(ring: HashingMetadata, keys: Iterable[str], hash_fields: Sequence[str]) -> list[str]:

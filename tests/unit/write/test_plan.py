@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from tidelake.files.write_task import WriteKind
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.model import FileGroupId, FileSlice, TableType
 from tidelake.write.groups import LiveGroup
-from tidelake.write.index import Index
+from tidelake.write.index import FIXED_ID_END, Index, bucket_number
 from tidelake.write.operation import planned_stats
 from tidelake.write.plan import Workload, WritePlan, plan_new_files, plan_write
 
@@ -57,6 +58,7 @@ def plan(
     index: Index = Index(),  # noqa: B008 - a frozen value
     given: WriteOptions = options(),  # noqa: B008
     by_file_id: bool = False,
+    replaced: Mapping[FileGroupId, str] | None = None,
 ) -> WritePlan:
     return plan_write(
         operation,
@@ -68,6 +70,7 @@ def plan(
         by_file_id=by_file_id,
         record_bytes=100,
         ids=Numbers(),
+        replaced=replaced or {},
     )
 
 
@@ -161,3 +164,18 @@ def test_the_inflight_file_tells_others_what_is_touched() -> None:
         ("", 5, 0),
         (A, 0, 2),
     }
+
+
+def test_a_fixed_id_is_not_used_again_once_it_was_replaced() -> None:
+    fixed = replace(BUCKETS, fixed_ids=True)
+    groups = [FileGroupId("p", f"00000001{FIXED_ID_END}"), FileGroupId("p", THIRD)]
+    replaced = {groups[0]: "20260101000000001", groups[1]: "20260102030405678"}
+    found = plan(
+        WriteOperation.UPSERT, MOR, {("p", "00000003"): 1}, index=fixed, replaced=replaced
+    ).new_buckets
+    assert found is not None
+    assert found.renewed == {
+        ("p", "00000001"): "00000001-2026-0101-0000-000000000001-0",
+        ("p", "00000003"): "00000003-2026-0102-0304-000000005678-0",
+    }
+    assert [bucket_number(i) for i in found.renewed.values()] == [1, 3]

@@ -1,0 +1,58 @@
+"""Buckets whose file ids are given take rows again after an overwrite has replaced their files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.writes.cases import CITIES, DAYS, Case
+from tests.writes.hudi_rs import hudi_rs_for
+from tests.writes.model import Do, Row, Step
+from tests.writes.quick_writer import QuickWriter
+from tests.writes.table import WrittenTable
+
+RING = (("hoodie.index.bucket.engine", "CONSISTENT_HASHING"),)
+FIXED_IDS = (("hoodie.write.concurrency.mode", "NON_BLOCKING_CONCURRENCY_CONTROL"),)
+
+
+def rows(numbers: range, ts: int) -> tuple[Row, ...]:
+    return tuple(
+        {
+            "id": f"k{n}",
+            "region": "n",
+            "city": CITIES[n % len(CITIES)],
+            "day": DAYS[0],
+            "ts": ts,
+            "fare": n / 4,
+            "note": f"{ts}",
+        }
+        for n in numbers
+    )
+
+
+@pytest.mark.parametrize("extra", [RING, FIXED_IDS], ids=["ring", "fixed ids"])
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_writes_go_on_after_overwrites(
+    version: int, extra: tuple[tuple[str, str], ...], tmp_path: Path
+) -> None:
+    case = Case(version=version, mor=True, index="BUCKET", extra=extra)
+    table = WrittenTable(QuickWriter(), tmp_path / "table", case, hudi_rs_for(case))
+    for ts, (do, numbers) in enumerate(
+        (
+            (Do.UPSERT, range(30)),
+            (Do.INSERT_OVERWRITE, range(0, 30, 6)),
+            (Do.UPSERT, range(0, 40, 2)),
+            (Do.INSERT_OVERWRITE_TABLE, range(1, 20, 3)),
+            (Do.UPSERT, range(0, 40, 4)),
+            (Do.DELETE, range(0, 10)),
+            (Do.INSERT_OVERWRITE, range(2, 20, 3)),
+            (Do.INSERT, range(50, 60)),
+            (Do.UPSERT, range(0, 60, 5)),
+        ),
+        start=1,
+    ):
+        table.write(Step(do=do, rows=rows(numbers, ts)))
+        table.check_now()
+    table.check_past()
+    assert not table.differences, table.told()
