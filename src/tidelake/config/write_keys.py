@@ -432,6 +432,12 @@ STAGING_EXPIRY = _write(
     default="1440",
     ours=True,
 )
+METADATA_COMPACT_AFTER = _write(
+    "hoodie.metadata.compact.max.delta.commits",
+    Kind.INTEGER,
+    "Deltacommits of the metadata table after which the next write compacts and cleans it.",
+    default="10",
+)
 METADATA_REBUILD = _write(
     "tidelake.metadata.rebuild",
     Kind.BOOLEAN,

@@ -17,6 +17,7 @@ import xxhash
 
 from tidelake.errors import Malformed
 from tidelake.formats import avro_file
+from tidelake.formats.column_bounds import ColumnBounds, ValueKind
 
 ALL_PARTITIONS = "__all_partitions__"
 _ROOT_PARTITION = "."
@@ -124,6 +125,65 @@ def decode(value: bytes, schema_text: str) -> tuple[str, MetadataRecord]:
         ) from cause
 
 
+def decode_type(value: bytes, schema_text: str) -> RecordType:
+    """Return what kind of record a value holds."""
+    try:
+        return RecordType(avro_file.decode_value(value, schema_text)["type"])
+    except (KeyError, ValueError) as cause:
+        raise Malformed(f"a metadata record has no known type: {cause!r}") from cause
+
+
+def decode_bounds(value: bytes, schema_text: str) -> ColumnBounds | None:
+    """Return the bounds in a value of column or partition statistics, as they are stored.
+
+    None stands for a deleted entry, and for values of a kind that is not told for sure.
+    """
+    try:
+        content = avro_file.decode_value(value, schema_text)["ColumnStatsMetadata"]
+        if content["isDeleted"]:
+            return None
+        typed = content.get("valueType")
+        kind = _stored_kind(content["minValue"], typed)
+        if kind is None:
+            return None
+        minimum, maximum = (_stored(content[side], kind) for side in ("minValue", "maxValue"))
+        return ColumnBounds(
+            kind=kind,
+            minimum=minimum,
+            maximum=maximum,
+            value_count=_int(content["valueCount"]),
+            null_count=_int(content["nullCount"]),
+            packed_bytes=_int(content["totalSize"]),
+            plain_bytes=_int(content["totalUncompressedSize"]),
+            info=None if typed is None else typed["additionalInfo"],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as cause:
+        raise (
+            cause
+            if isinstance(cause, Malformed)
+            else Malformed(f"a record of statistics is not what its type says: {cause!r}")
+        ) from cause
+
+
+def _stored_kind(bound: object, typed: Mapping[str, Any] | None) -> ValueKind | None:
+    if typed is not None and typed["typeOrdinal"] in set(ValueKind):
+        return ValueKind(typed["typeOrdinal"])
+    if bound is None:
+        return ValueKind.NULL
+    if not isinstance(bound, tuple):
+        return None
+    return _V1_KIND.get(bound[0].rpartition(".")[2])
+
+
+def _stored(bound: Any, kind: ValueKind) -> Any:
+    if bound is None:
+        return None
+    value = bound[1]["value"]
+    if kind is ValueKind.DECIMAL:
+        return int.from_bytes(value, "big", signed=True)
+    return value
+
+
 def _file_list(content: Mapping[str, Mapping[str, Any]]) -> FileList:
     return FileList(
         entries={
@@ -213,6 +273,14 @@ def _text(value: object) -> str:
     return value
 
 
+_V1_KIND = {
+    "BooleanWrapper": ValueKind.BOOLEAN,
+    "IntWrapper": ValueKind.INT,
+    "LongWrapper": ValueKind.LONG,
+    "FloatWrapper": ValueKind.FLOAT,
+    "DoubleWrapper": ValueKind.DOUBLE,
+    "StringWrapper": ValueKind.STRING,
+}
 #: Stands for a value whose meaning cannot be told for sure.
 _UNKNOWN = object()
 

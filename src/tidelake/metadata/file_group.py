@@ -17,6 +17,7 @@ from tidelake.formats.log_block import (
     decode_blocks,
     valid_blocks,
 )
+from tidelake.formats.metadata_encoding import transcode
 from tidelake.formats.metadata_record import MetadataRecord
 from tidelake.metadata.merge import is_live, merge
 from tidelake.metadata.names import METADATA_FOLDER
@@ -30,6 +31,10 @@ WAY_OUT = (
 )
 #: Base files up to this size are read at once, greater ones block by block.
 _READ_WHOLE_BYTES = 8 * 1024 * 1024
+
+
+#: Makes one value of all that were written for a key, oldest first; None stands for a delete.
+Combine = Callable[[Sequence["bytes | None"]], "bytes | None"]
 
 
 @contextmanager
@@ -147,6 +152,54 @@ class MetadataFileGroup:
                     merged[key] = merge(merged.get(key), record)
         return {key: rec for key, rec in merged.items() if rec is not None and is_live(rec)}
 
+    def schemas(self) -> frozenset[str]:
+        """Return the schemas under which the values of the group were written."""
+        if self._layers is None:
+            self._layers = list(self._load())
+        files = (layer.file for layer in self._layers if isinstance(layer, _HFileLayer))
+        return frozenset(file.schema for file in files)
+
+    def merged(self, combine: Combine, schema: str) -> Iterator[tuple[bytes, bytes]]:
+        """Return every key that is left with its value under `schema`, in the order of a base file.
+
+        `combine` makes one value of all that were written for a key, oldest first. Values of the
+        base file that no log touches pass through; they are not held in memory.
+        """
+        if self._layers is None:
+            self._layers = list(self._load())
+        base: _HFileLayer | None = None
+        newer: dict[bytes, list[bytes | None]] = {}
+        for layer in self._layers:
+            with reading_metadata(layer.path):
+                if isinstance(layer, _RecordLayer):
+                    for text, record in layer.records.items():
+                        if record is not None:
+                            raise Malformed("a block of plain records cannot be compacted")
+                        newer.setdefault(text.encode(), []).append(None)
+                elif base is None and self._slice.base_file is not None:
+                    base = layer
+                else:
+                    for key, value in layer.file.scan():
+                        moved = transcode(value, layer.file.schema, schema)
+                        newer.setdefault(key, []).append(moved)
+        touched = sorted(newer)
+        at = 0
+        if base is not None:
+            with reading_metadata(base.path):
+                written_with = base.file.schema
+                for key, value in base.file.scan():
+                    while at < len(touched) and touched[at] < key:
+                        yield from _combined(touched[at], combine, newer[touched[at]])
+                        at += 1
+                    moved = transcode(value, written_with, schema)
+                    if at < len(touched) and touched[at] == key:
+                        yield from _combined(key, combine, [moved, *newer[key]])
+                        at += 1
+                    else:
+                        yield key, moved
+        for key in touched[at:]:
+            yield from _combined(key, combine, newer[key])
+
     def _load(self) -> Iterator[_HFileLayer | _RecordLayer]:
         base = self._slice.base_file
         if base is not None:
@@ -179,6 +232,14 @@ class MetadataFileGroup:
             base.size_bytes,
             lambda offset, length: self._storage.read_range(base.path, offset, length),
         )
+
+
+def _combined(
+    key: bytes, combine: Combine, values: Sequence[bytes | None]
+) -> Iterator[tuple[bytes, bytes]]:
+    value = combine(values)
+    if value is not None:
+        yield key, value
 
 
 def _layer(path: str, block: LogBlock) -> _HFileLayer | _RecordLayer:

@@ -23,6 +23,7 @@ from tidelake.metadata.file_group import reading_metadata
 from tidelake.metadata.freshness import built, unknown
 from tidelake.metadata.names import FILES
 from tidelake.metadata.own_table import OwnTable
+from tidelake.metadata.upkeep import keep_small
 from tidelake.model import Action, Instant, State
 from tidelake.timeline import Timeline, TimelineContents, load_table_config, update_table_config
 from tidelake.txn import FileChanges, InstantTimes, NoMetadataTable, changes_of
@@ -38,11 +39,12 @@ class KeeperOptions:
     """What the options of a write say about the metadata table.
 
     `enabled` is None where they say nothing: a table then goes on as it is. `rebuild` throws away
-    what is there.
+    what is there. `compact_after` deltacommits the metadata table is compacted.
     """
 
     enabled: bool | None = None
     rebuild: bool = False
+    compact_after: int = 10
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str]) -> Self:
@@ -51,6 +53,7 @@ class KeeperOptions:
         return cls(
             enabled=keys.METADATA_ENABLE.flag(settings) if given else None,
             rebuild=write_keys.METADATA_REBUILD.flag(settings),
+            compact_after=write_keys.METADATA_COMPACT_AFTER.count(settings, least=1) or 1,
         )
 
 
@@ -132,10 +135,14 @@ class MetadataTableKeeper:
         self._env.storage.put(path, index_definitions.encode(kept))
 
     def _drop_unfinished(self, own: OwnTable) -> None:
-        """Take away compactions of the metadata table that nobody will end."""
+        """Take away services of the metadata table that nobody will end."""
         for instant in own.timeline.pending:
-            if instant.planned_as is Action.COMPACTION:
-                own.forget(instant.requested_time, Action.COMPACTION)
+            if instant.planned_as is Action.CLEAN or (
+                # Up to version 7 logs go behind a compaction as soon as it is planned.
+                instant.planned_as is Action.COMPACTION
+                and not own.has_logs_named(instant.requested_time)
+            ):
+                own.forget(instant.requested_time, instant.planned_as)
 
     def _repair(
         self, own: OwnTable, config: TableConfig, timeline: Timeline, times: InstantTimes
@@ -171,8 +178,13 @@ class MetadataTableKeeper:
     def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
         """Write down what the instant did to files, in a deltacommit of the same time."""
         own = self._own()
-        if own is not None:
-            self._write(own, instant_time, changes, times)
+        if own is None or self._config is None:
+            return
+        with reading_metadata(""):
+            own = keep_small(
+                self._env, own, self._config, times, delta_commits=self._options.compact_after
+            )
+        self._write(own, instant_time, changes, times)
 
     def undo(self, instant_time: str, times: InstantTimes) -> bool:  # noqa: ARG002 - no new instant
         """Take the deltacommit of an instant off, unless it went into a base file meanwhile."""

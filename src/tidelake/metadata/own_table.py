@@ -169,6 +169,15 @@ class OwnTable:
             self.storage.delete(path)
         self.publisher.remove(name for name in names if name not in completed)
 
+    def has_logs_named(self, instant_time: str) -> bool:
+        """Return whether log files belong to a slice of that time, on table versions up to 7."""
+        return self.names_logs_by_slice and any(
+            log is not None and log.instant_time == instant_time
+            for partition in self.storage.list("").folders
+            for file in self.storage.list(partition).files
+            for log in [parse_log(partition, file.name, 0)]
+        )
+
     def _files_of(self, instant_time: str, action: Action, *, is_completed: bool) -> list[str]:
         if is_completed:
             found = (

@@ -1,0 +1,268 @@
+"""The metadata table's own services, which keep it small however often the table is written.
+
+They run right before a deltacommit. A compaction puts everything that counts into one base file for
+each file group; it waits while the metadata table is ahead of a pending instant of the table,
+because what may still be taken back must stay apart. The slices before the last two are cleaned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tidelake.config import TableConfig
+from tidelake.env import Env
+from tidelake.formats import metadata_record, plans
+from tidelake.formats.column_bounds import joined
+from tidelake.formats.commit_metadata import WriteStat
+from tidelake.formats.file_name import format_base
+from tidelake.formats.hfile_writer import encode_hfile
+from tidelake.formats.metadata_encoding import encode_column_stats, encode_files
+from tidelake.formats.metadata_record import ColumnRange, FileList, RecordType, decode_bounds
+from tidelake.formats.metadata_schema import record_schema_text
+from tidelake.formats.plans import (
+    CleanerPlan,
+    CleanFileInfo,
+    CleanMetadata,
+    CleanPartitionMetadata,
+    CompactionOperation,
+    CompactionPlan,
+)
+from tidelake.metadata.file_group import Combine, MetadataFileGroup
+from tidelake.metadata.merge import merge
+from tidelake.metadata.names import COLUMN_STATS, FILES, PARTITION_STATS
+from tidelake.metadata.own_table import WRITE_TOKEN, ZEROS, OwnTable
+from tidelake.model import Action, FileSlice, Instant
+from tidelake.timeline import load_timeline
+from tidelake.txn import InstantTimes
+from tidelake.txn.rollback import absolute_path
+
+_COMPACT = "COMPACT"
+_KEEP_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
+_PLAN_VERSION = 2
+#: Slices of a file group that a clean leaves: the newest, and one for readers who came before it.
+_KEPT_SLICES = 2
+#: What services of layout 1 have behind the time of the newest deltacommit.
+_COMPACTION_SUFFIX, _CLEAN_SUFFIX = "001", "002"
+
+
+def keep_small(
+    env: Env, own: OwnTable, config: TableConfig, times: InstantTimes, *, delta_commits: int
+) -> OwnTable:
+    """Compact and clean when `delta_commits` have gathered; return the metadata table since then.
+
+    `config` is that of the table which it describes.
+    """
+    if len(since_compaction(own)) < delta_commits or not _may_compact(env, own, config):
+        return own
+    instant_time = _service_time(own, times, _COMPACTION_SUFFIX)
+    if instant_time is None:
+        return own
+    compact(own, sorted(config.metadata_partitions), instant_time, times)
+    own = own.reloaded()
+    clean(env, own, times)
+    return own.reloaded()
+
+
+def since_compaction(own: OwnTable) -> Sequence[Instant]:
+    """Return the deltacommits that no base file holds yet."""
+    newest = max((i.requested_time for i in _compactions(own)), default="")
+    return [
+        i
+        for i in own.timeline.writes()
+        if i.action is Action.DELTACOMMIT and _mark(own, i) > newest
+    ]
+
+
+def _mark(own: OwnTable, instant: Instant) -> str:
+    # Up to version 7 a compaction has the time of the deltacommit before it, and three digits more.
+    return instant.requested_time if own.names_logs_by_slice else instant.completion_time or ""
+
+
+def _compactions(own: OwnTable) -> Iterator[Instant]:
+    return (i for i in own.timeline.completed if i.action is Action.COMMIT)
+
+
+def _may_compact(env: Env, own: OwnTable, config: TableConfig) -> bool:
+    if any(i.planned_as is Action.COMPACTION for i in own.timeline.pending):
+        return False
+    pending = {i.requested_time for i in load_timeline(env.storage, config).pending}
+    known = {i.requested_time for i in own.timeline.writes()}
+    if own.names_logs_by_slice:
+        return not any(time <= max(known) for time in pending)
+    return not pending & known
+
+
+def _service_time(own: OwnTable, times: InstantTimes, suffix: str) -> str | None:
+    """Return the time of a service, or None when the clock stands behind the metadata table."""
+    if own.names_logs_by_slice:
+        deltas = (i for i in own.timeline.writes() if i.action is Action.DELTACOMMIT)
+        newest = max((i.requested_time for i in deltas), default="")
+        time = newest + suffix
+        return time if all(i.requested_time != time for i in own.timeline.instants) else None
+    time = times.next()
+    newest = max((i.completion_time or "" for i in own.timeline.completed), default="")
+    return time if time > newest else None
+
+
+def compact(
+    own: OwnTable, partitions: Iterable[str], instant_time: str, times: InstantTimes
+) -> None:
+    """Write a base file for every file group of the partitions."""
+    slices = [found for partition in partitions for found in own.slices(partition)]
+    plan = CompactionPlan(operations=tuple(map(_operation, slices)), version=_PLAN_VERSION)
+    own.publisher.request(instant_time, Action.COMPACTION, plans.encode(plan))
+    own.publisher.start(instant_time, Action.COMPACTION)
+    stats = [_compacted(own, found, instant_time) for found in slices]
+    own.complete(instant_time, Action.COMMIT, stats, times, _COMPACT)
+
+
+def _operation(found: FileSlice) -> CompactionOperation:
+    return CompactionOperation(
+        base_instant_time=found.base_instant_time,
+        delta_file_paths=tuple(log.name for log in found.log_files),
+        data_file_path=found.base_file.name if found.base_file else None,
+        file_id=found.group.file_id,
+        partition_path=found.group.partition,
+        metrics={"TOTAL_LOG_FILES": float(len(found.log_files))},
+    )
+
+
+def _compacted(own: OwnTable, found: FileSlice, instant_time: str) -> WriteStat:
+    partition = found.group.partition
+    group = MetadataFileGroup(
+        own.storage,
+        found,
+        is_visible=own.view.times.is_committed,
+        # Before version 8 a crash may have left half a block in a file that others wrote to.
+        may_be_torn=lambda _: own.names_logs_by_slice,
+    )
+    schema = max((own.schema, *group.schemas()), key=len)
+    entries = list(group.merged(_combining(partition, schema), schema))
+    data = encode_hfile(entries, schema, is_base=True)
+    name = format_base(
+        file_id=found.group.file_id,
+        write_token=WRITE_TOKEN,
+        instant_time=instant_time,
+        extension="hfile",
+    )
+    own.storage.put(f"{partition}/{name}", data)
+    return WriteStat(
+        file_id=found.group.file_id,
+        path=f"{partition}/{name}",
+        prev_commit=found.base_instant_time,
+        num_writes=len(entries),
+        num_inserts=0,
+        num_update_writes=0,
+        num_deletes=0,
+        partition_path=partition,
+        total_write_bytes=len(data),
+        file_size_in_bytes=len(data),
+        **ZEROS,
+    )
+
+
+def _combining(partition: str, schema: str) -> Combine:
+    version = _version_of(schema)
+    if partition == FILES:
+        return lambda values: _joined_files(values, schema, version)
+    if partition in (COLUMN_STATS, PARTITION_STATS):
+        return lambda values: _joined_stats(values, schema, version)
+    return lambda values: values[-1]
+
+
+def _version_of(schema: str) -> int:
+    return next(v for v in (6, 8, 9) if record_schema_text(v) == schema)
+
+
+def _joined_files(values: Sequence[bytes | None], schema: str, version: int) -> bytes | None:
+    merged = None
+    for value in values:
+        merged = merge(merged, None if value is None else metadata_record.decode(value, schema)[1])
+    if not isinstance(merged, FileList) or values[-1] is None:
+        return None
+    kind = metadata_record.decode_type(values[-1], schema)
+    live = {name: entry for name, entry in merged.entries.items() if not entry.is_deleted}
+    return encode_files(live, version, is_partition_list=kind is RecordType.PARTITION_LIST)
+
+
+def _joined_stats(values: Sequence[bytes | None], schema: str, version: int) -> bytes | None:
+    newest = values[-1]
+    if newest is None:
+        return None
+    record = metadata_record.decode(newest, schema)[1]
+    if not isinstance(record, ColumnRange) or record.is_deleted:
+        return None
+    older = values[-2] if len(values) > 1 else None
+    if record.is_tight or older is None:
+        return newest
+    # Somebody wrote to a file twice, as version 6 does with logs.
+    bounds = [decode_bounds(value, schema) for value in (older, newest)]
+    both = joined([b for b in bounds if b is not None]) if None not in bounds else None
+    if both is None:
+        return newest
+    return encode_column_stats(both, version, name=record.file_name, column=record.column)
+
+
+def clean(env: Env, own: OwnTable, times: InstantTimes) -> None:
+    """Delete the files of all slices but the last ones."""
+    dead = {p: names for p in own.storage.list("").folders if (names := _dead_files(own, p))}
+    instant_time = _service_time(own, times, _CLEAN_SUFFIX)
+    if not dead or instant_time is None:
+        return
+    paths = {
+        partition: tuple(
+            CleanFileInfo(
+                file_path=absolute_path(own.storage, f"{partition}/{name}"),
+                is_bootstrap_base_file=False,
+            )
+            for name in names
+        )
+        for partition, names in dead.items()
+    }
+    newest = max(own.timeline.writes(), key=lambda i: i.completion_time or "").requested_time
+    plan = CleanerPlan(
+        policy=_KEEP_VERSIONS,
+        last_completed_commit_timestamp=newest,
+        files_to_be_deleted_per_partition={},
+        file_paths_to_be_deleted_per_partition=paths,
+        partitions_to_be_deleted=(),
+        version=_PLAN_VERSION,
+    )
+    began_ms = env.clock.now_ms()
+    own.publisher.request(instant_time, Action.CLEAN, plans.encode(plan))
+    own.publisher.start(instant_time, Action.CLEAN)
+    for partition, names in dead.items():
+        for name in names:
+            own.storage.delete(f"{partition}/{name}")
+    done = CleanMetadata(
+        start_clean_time=instant_time,
+        time_taken_in_millis=max(0, env.clock.now_ms() - began_ms),
+        total_files_deleted=sum(map(len, dead.values())),
+        earliest_commit_to_retain="",
+        last_completed_commit_timestamp=newest,
+        partition_metadata={
+            partition: CleanPartitionMetadata(
+                partition_path=partition,
+                policy=_KEEP_VERSIONS,
+                delete_path_patterns=tuple(names),
+                success_delete_files=tuple(names),
+                failed_delete_files=(),
+                is_partition_deleted=False,
+            )
+            for partition, names in dead.items()
+        },
+        version=_PLAN_VERSION,
+        bootstrap_partition_metadata={},
+        extra_metadata={},
+    )
+    path = own.publisher.completed_path(instant_time, Action.CLEAN, times.next())
+    own.storage.put_if_absent(path, plans.encode(done))
+
+
+def _dead_files(own: OwnTable, partition: str) -> list[str]:
+    names = []
+    for group in own.view.groups([partition]):
+        for found in own.view.slices(group)[:-_KEPT_SLICES]:
+            names += [found.base_file.name] if found.base_file else []
+            names += [log.name for log in found.log_files]
+    return names

@@ -1,0 +1,147 @@
+"""The metadata table's own services: it stays small, and says the same before and after."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from tests.unit.metadata.test_keeper import agrees, created, each_kind, metadata
+from tests.unit.txn.toy_table import SCHEMA, Toy
+from tidelake.env import Env
+from tidelake.formats import plans
+from tidelake.formats.hfile import HFile
+from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
+from tidelake.metadata.names import METADATA_FOLDER
+from tidelake.metadata.own_table import OwnTable
+from tidelake.metadata.upkeep import since_compaction
+from tidelake.model import Action, TableType
+from tidelake.storage import MemoryStorage, Storage
+from tidelake.testing import Crash, Fault, FaultyStorage
+from tidelake.timeline import load_timeline
+from tidelake.txn import InstantTimes, Transaction, begin, changes_of
+
+FILES = f"{METADATA_FOLDER}/files"
+
+
+def often(env: Env) -> MetadataTableKeeper:
+    return MetadataTableKeeper(env, KeeperOptions(compact_after=2))
+
+
+def own_table(storage: Storage) -> OwnTable:
+    found = OwnTable.load(storage)
+    assert found is not None
+    return found
+
+
+def rows(number: int) -> dict[str, str]:
+    return {"a-0": f"a{number}", f"g{number}-0": str(number)}
+
+
+def written(table_version: int, table_type: TableType, count: int) -> MemoryStorage:
+    storage = created(table_version, table_type)
+    for number in range(count):
+        Toy(storage, often).write(rows(number))
+    return storage
+
+
+@each_kind
+def test_it_stays_small_and_true(table_version: int, table_type: TableType) -> None:
+    storage = created(table_version, table_type)
+    sizes = []
+    for number in range(14):
+        Toy(storage, often).write(rows(number))
+        agrees(storage)
+        sizes.append(len(storage.list(FILES).files))
+        assert len(since_compaction(own_table(storage))) <= 2
+    assert max(sizes[4:]) <= 8
+    kinds = {i.planned_as for i in own_table(storage).timeline.completed}
+    assert kinds == {Action.DELTACOMMIT, Action.COMPACTION, Action.CLEAN}
+    assert not own_table(storage).timeline.pending
+
+
+@each_kind
+def test_base_files_hold_no_tombstones(table_version: int, table_type: TableType) -> None:
+    storage = written(table_version, table_type, 5)
+    bases = [f.name for f in storage.list(FILES).files if f.name.endswith(".hfile")]
+    file = HFile.of_bytes(storage.read(f"{FILES}/{max(bases)}"))
+    keys = [key for key, _ in file.scan()]
+    assert keys == [b"__all_partitions__", b"p=1"]
+    assert file.info["minRecordKey"] == b"__all_partitions__"
+
+
+@each_kind
+def test_a_crash_at_any_call_of_a_compaction_hides_nothing(
+    table_version: int, table_type: TableType
+) -> None:
+    before = created(table_version, table_type)
+    last = 0
+    while True:
+        counting = FaultyStorage(copy.deepcopy(before))
+        Toy(counting, often).write(rows(last))
+        names = [path for _, path in counting.calls]
+        if any(".clean" in name for name in names):
+            break
+        Toy(before, often).write(rows(last))
+        last += 1
+    assert any(".compaction" in name for name in names)
+    old = Toy(before).rows()
+    for number in range(1, len(counting.calls) + 1):
+        for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
+            storage = copy.deepcopy(before)
+            with pytest.raises(Crash):
+                Toy(FaultyStorage.failing_at(storage, number, fault), often).write(rows(last))
+            found = Toy(storage).rows()
+            assert found in (old, {**old, **rows(last)})
+            assert Toy(storage).rows(metadata(storage)) == found
+            Toy(storage, often).write(rows(99))
+            agrees(storage)
+            assert Toy(storage).rows() == {**found, **rows(99)}
+            assert not own_table(storage).timeline.pending
+
+
+def lazily(storage: Storage) -> tuple[Toy, Transaction]:
+    """Begin a write that leaves failed ones where they are."""
+    toy = Toy(storage, often)
+    txn = begin(
+        toy.env,
+        toy.config,
+        toy.timeline,
+        action=toy.write_action,
+        operation="UPSERT",
+        roll_back=False,
+        keeper=toy.keeper,
+    )
+    txn.start()
+    return toy, txn
+
+
+@each_kind
+def test_what_may_be_taken_back_is_not_compacted(table_version: int, table_type: TableType) -> None:
+    storage = written(table_version, table_type, 1)
+    toy, failed = lazily(storage)
+    stat = toy.task(failed, "x-0", "never", None, "0-1-1")
+    assert toy.keeper is not None
+    toy.keeper.record(
+        failed.instant_time,
+        changes_of([stat]),
+        InstantTimes(toy.env.clock, toy.config, load_timeline(storage, toy.config)),
+    )
+    done = len(since_compaction(own_table(storage)))
+    for number in range(3):
+        toy, txn = lazily(storage)
+        txn.commit([toy.task(txn, f"y{number}-0", "y", None, "0-1-1")], schema=SCHEMA)
+        assert len(since_compaction(own_table(storage))) == done + number + 1
+    Toy(storage, often).write(rows(7))
+    agrees(storage)
+    assert "x-0" not in Toy(storage).rows(metadata(storage))
+
+
+def test_the_plan_of_a_compaction_names_its_files() -> None:
+    storage = written(9, TableType.MERGE_ON_READ, 6)
+    own = own_table(storage)
+    (newest,) = [i for i in own.timeline.completed if i.planned_as is Action.COMPACTION][-1:]
+    path = f"{METADATA_FOLDER}/.hoodie/timeline/{newest.requested_time}.compaction.requested"
+    (operation,) = plans.decode(plans.CompactionPlan, storage.read(path)).operations
+    assert (operation.file_id, operation.partition_path) == ("files-0000-0", "files")
+    assert len(operation.delta_file_paths) == 2
