@@ -16,7 +16,7 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.engine.incoming_rows import CHECK, GROUP
 from tidelake.env import RandomIds
-from tidelake.errors import TidelakeError
+from tidelake.errors import InputChangedError, TidelakeError
 from tidelake.files.write_group import write_group
 from tidelake.files.write_task import (
     CHANGE,
@@ -162,8 +162,11 @@ class _Task:
             made = piece
             if self.work.key_column is not None:
                 made = _with(made, RECORD_KEY, piece.column(self.work.key_column))
-            elif len(piece) and piece.column(RECORD_KEY).null_count == len(piece):
-                made = _with(made, RECORD_KEY, self._new_keys(len(piece)))
+            missing = made.column(RECORD_KEY).null_count
+            if missing and self.work.spec.keys.fields:
+                raise _changed_rows("record key")
+            if missing and missing == len(made):
+                made = _with(made, RECORD_KEY, self._new_keys(missing))
             if CHANGE not in piece.schema.names:
                 made = _with(made, CHANGE, pa.repeat(pa.scalar(int(change), pa.int8()), len(piece)))
             yield made
@@ -190,6 +193,15 @@ class _Counted:
             if at >= 0 and len(batch):
                 self.check ^= int(np.bitwise_xor.reduce(batch.column(at).to_numpy()))
             yield batch
+
+
+def _changed_rows(part: str) -> InputChangedError:
+    """Return the error for a row that was not there when the rows were looked at."""
+    return InputChangedError(
+        f"a row without a {part} came up when the DataFrame was run again",
+        next_step="make it give the same rows each time, such as by writing them to files first; "
+        "the table is as it was",
+    )
 
 
 def _new_bucket(
@@ -271,10 +283,10 @@ def _codes(batch: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 def _at(batch: pa.RecordBatch, row: int) -> At:
     group = batch.schema.get_field_index(GROUP)
-    return (
-        batch.column(batch.schema.get_field_index(PARTITION_PATH))[row].as_py(),
-        None if group < 0 else batch.column(group)[row].as_py(),
-    )
+    path = batch.column(batch.schema.get_field_index(PARTITION_PATH))[row].as_py()
+    if path is None:
+        raise _changed_rows("partition path")
+    return path, None if group < 0 else batch.column(group)[row].as_py()
 
 
 def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:

@@ -1,21 +1,26 @@
 from __future__ import annotations
 
 from itertools import groupby
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from tidelake.engine.incoming_rows import CHECK, GROUP
-from tidelake.engine.write_tasks import gathered, runs
+from tidelake.engine.write_tasks import WriteWork, gathered, runs
+from tidelake.errors import InputChangedError
+from tidelake.files.write_task import WriteSpec, WriteToken
+from tidelake.records import KeyRule, MergeSpec
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
+from tidelake.storage import storage_spec
 
 
-def batch(*rows: tuple[str, str | None, str]) -> pa.RecordBatch:
+def batch(*rows: tuple[str | None, str | None, str | None]) -> pa.RecordBatch:
     paths, groups, keys = zip(*rows, strict=True)
     return pa.RecordBatch.from_pydict(
         {
-            RECORD_KEY: pa.array(keys),
-            PARTITION_PATH: pa.array(paths),
+            RECORD_KEY: pa.array(keys, pa.string()),
+            PARTITION_PATH: pa.array(paths, pa.string()),
             GROUP: pa.array(groups, pa.string()),
             CHECK: pa.array([0] * len(rows), pa.int64()),
         }
@@ -61,3 +66,25 @@ def test_unsorted_rows_come_together_in_their_order(whole: bool) -> None:
 def test_no_rows_no_runs() -> None:
     assert list(gathered([], whole=True)) == []
     assert list(runs([batch(*ROWS[:1]).slice(0, 0)])) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "part"), [(("p", "a", None), "record key"), ((None, "a", "3"), "partition path")]
+)
+def test_rows_that_turn_bad_after_they_were_looked_at_are_not_written(
+    row: tuple[str | None, str | None, str | None], part: str, tmp_path: Path
+) -> None:
+    schema = '{"type":"record","name":"t","fields":[{"name":"id","type":["null","string"]}]}'
+    spec = WriteSpec(
+        storage=storage_spec(str(tmp_path)),
+        schema=schema,
+        table_version=9,
+        instant_time="20261115200001000",
+        marker_folder=".hoodie/.temp/20261115200001000",
+        merge=MergeSpec(),
+        keys=KeyRule(fields=("id",)),
+    )
+    work = WriteWork(spec=spec, plan=None)
+    with pytest.raises(InputChangedError, match=f"without a {part} came up"):
+        list(work.write([batch(row)], WriteToken(task=0, stage=0, attempt=0)))
+    assert not list(tmp_path.rglob("*.parquet"))
