@@ -17,6 +17,8 @@ CITIES = ("oslo", "rom", "bern")
 ODD_CITIES = ("são/paulo", "a b=c", "x%2Fy")
 DAYS = (1_794_700_800_000, 1_794_787_200_000)
 DROP_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
+CDC = "hoodie.table.cdc.enabled"
+CDC_MODE = "hoodie.table.cdc.supplemental.logging.mode"
 _NOTES = ("a", "", "ü, 雪", None, "'quoted', \"too\"")
 
 
@@ -133,6 +135,11 @@ class Case:
         if not self.by_event_time:
             found["hoodie.write.record.merge.mode"] = "COMMIT_TIME_ORDERING"
         return {**found, **dict(self.extra)}
+
+    @property
+    def logs_changes(self) -> bool:
+        """Return whether the table keeps track of its changes."""
+        return CDC in dict(self.extra)
 
     @property
     def operations(self) -> tuple[Do, ...]:

@@ -29,6 +29,9 @@ class Do(Word):
     DELETE_PARTITIONS = "delete_partitions"
 
 
+_OVERWRITING = frozenset({Do.INSERT_OVERWRITE, Do.INSERT_OVERWRITE_TABLE})
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A condition in SQL, and the same in Python."""
@@ -89,6 +92,8 @@ class Model:
         """The ordering value that a deleted row had."""
         self.states: list[list[Kept]] = []
         """What the table held after each commit."""
+        self.changes: list[list[Values]] = []
+        """What each commit changed: `i`, `u` or `d`, and the row before and after."""
 
     @property
     def rows(self) -> list[Row]:
@@ -102,25 +107,54 @@ class Model:
     def apply(self, step: Step) -> None:
         """Do what the operation does, as the next commit."""
         commit = len(self.states)
+        before = self._rows
         if step.do is Do.DELETE:
             gone_keys = {self.identity.of(row) for row in step.rows}
             self._bury(lambda row: self.identity.of(row) in gone_keys)
         elif step.do is Do.DELETE_WHERE and step.where is not None:
             self._bury(step.where.holds)
         elif step.do is Do.UPDATE_WHERE and step.where is not None:
-            for key, kept in self._rows.items():
-                if step.where.holds(kept.row):
-                    self._rows[key] = Kept({**kept.row, "note": step.note}, commit)
+            self._rows = {
+                key: Kept({**kept.row, "note": step.note}, commit)
+                if step.where.holds(kept.row)
+                else kept
+                for key, kept in self._rows.items()
+            }
         elif step.do is Do.DELETE_PARTITIONS:
             self._keep(lambda row: self.identity.partition(row) not in step.partitions)
         else:
             if step.do is Do.INSERT_OVERWRITE_TABLE:
-                self._rows.clear()
+                self._rows = {}
             if step.do is Do.INSERT_OVERWRITE:
                 touched = {self.identity.partition(row) for row in step.rows}
                 self._keep(lambda row: self.identity.partition(row) not in touched)
             self._merge(step.rows, commit)
+        self.changes.append(self._changed(before, step.do))
         self.states.append(list(self._rows.values()))
+
+    def _changed(self, before: Mapping[Values, Kept], do: Do) -> list[Values]:
+        """Return what became of the rows `before`; what is overwritten goes, whatever its key."""
+        found: list[Values] = []
+        now = self._rows
+        for key in before.keys() | now.keys():
+            old, new = before.get(key), now.get(key)
+            if old is new:
+                continue
+            is_update = (
+                old is not None
+                and new is not None
+                and do not in _OVERWRITING
+                and self.identity.partition(old.row) == self.identity.partition(new.row)
+            )
+            images = [None if kept is None else as_values(kept.row) for kept in (old, new)]
+            if is_update:
+                found.append(("u", *images))
+                continue
+            if old is not None:
+                found.append(("d", images[0], None))
+            if new is not None:
+                found.append(("i", None, images[1]))
+        return sorted(found, key=repr)
 
     def _keep(self, wanted: Callable[[Row], bool]) -> None:
         self._rows = {key: kept for key, kept in self._rows.items() if wanted(kept.row)}
@@ -139,7 +173,7 @@ class Model:
         for key, row in incoming.items():
             known = self._rows.get(key)
             if known is None or self.identity.is_newer(row, known.row):
-                self._rows[key] = Kept(row, commit)
+                self._rows = {**self._rows, key: Kept(row, commit)}
             else:
                 self.losers[key] = commit
 
@@ -150,9 +184,14 @@ class Model:
         return (self._made_up,)
 
 
+def as_values(row: Row) -> Values:
+    """Return a row in a form in which it compares."""
+    return tuple(row[name] for name in COLUMNS)
+
+
 def values(rows: Iterable[Row]) -> list[Values]:
     """Return rows in a form and an order in which they compare."""
-    return sorted((tuple(row[name] for name in COLUMNS) for row in rows), key=repr)
+    return sorted(map(as_values, rows), key=repr)
 
 
 def told(steps: Sequence[Step]) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tests.writes.model import Values, values
-from tidelake.files import read_slice
+from tests.writes.model import Values, as_values, values
+from tidelake.files import read_changes, read_slice
+from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot
@@ -38,8 +39,8 @@ class OurReader:
 
     name = "tidelake"
 
-    def __init__(self, root: Path) -> None:
-        self._state = open_state(str(root))
+    def __init__(self, root: Path | str, storage: Mapping[str, str] | None = None) -> None:
+        self._state = open_state(str(root), storage)
 
     def snapshot(self, as_of: str | None = None) -> list[Values]:
         """Return the rows, now or as of a time."""
@@ -53,10 +54,25 @@ class OurReader:
         """Return the rows that changed inside (start, end]."""
         return self._rows(plan_incremental(self._state, start=start, end=end))
 
+    def changes(self, start: str, end: str) -> list[Values]:
+        """Return the changes made inside (start, end], with the rows before and after."""
+        plan = plan_changes(self._state, start=start, end=end)
+        found = [
+            (row["op"], *map(_image, (row["before"], row["after"])))
+            for task in plan.tasks
+            for batch in read_changes(task, plan.spec)
+            for row in batch.to_pylist()
+        ]
+        return sorted(found, key=repr)
+
     @staticmethod
     def _rows(plan: ScanPlan) -> list[Values]:
         batches = (b for task in plan.tasks for b in read_slice(task, plan.spec))
         return values(comparable(batches))
+
+
+def _image(row: dict[str, Any] | None) -> Values | None:
+    return None if row is None else as_values({**row, "day": int(row["day"])})
 
 
 def comparable(batches: Iterable[pa.RecordBatch]) -> Iterable[dict[str, Any]]:

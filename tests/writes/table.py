@@ -88,6 +88,8 @@ class WrittenTable:
                     self._settled(changed, start),
                     partial(self._window, reader, after, times[end], start),
                 )
+        if self.case.logs_changes:
+            self._check_changes(times)
         # With logs, base files hold some state of each row, and the same for every reader.
         wanted = ours.base_files() if self.case.mor else values(self.model.rows)
         for reader in others if self.case.mor else (ours, *others):
@@ -95,6 +97,16 @@ class WrittenTable:
 
     def _readers(self) -> list[Reader]:
         return [OurReader(self.root), *(reader(self.root) for reader in self._others)]
+
+    def _check_changes(self, times: Sequence[str]) -> None:
+        reader = OurReader(self.root)
+        for start, end in self._windows(len(times)):
+            owed = [change for made in self.model.changes[start + 1 : end + 1] for change in made]
+            self._ask(
+                f"{reader.name} changes ({start}, {end}]",
+                sorted(owed, key=repr),
+                partial(reader.changes, "000" if start < 0 else times[start], times[end]),
+            )
 
     def _settled(self, rows: Sequence[Values], start: int) -> list[Values]:
         """Return the rows of a window on which readers of logs have to agree.

@@ -8,10 +8,11 @@ from random import Random  # noqa: TID251 - seeded
 
 import pytest
 
-from tests.writes.cases import DROP_COLUMNS, KEYS, Case, RandomWrites
+from tests.writes.cases import CDC, CDC_MODE, DROP_COLUMNS, KEYS, Case, RandomWrites
 from tests.writes.hudi_rs import hudi_rs_for
 from tests.writes.quick_writer import OPERATIONS, QuickWriter
 from tests.writes.table import WrittenTable, counted
+from tidelake.config import CdcMode
 
 SEED = int(os.environ.get("TIDELAKE_SEED", "4"))
 SEQUENCES = int(os.environ.get("TIDELAKE_SEQUENCES", "300"))
@@ -24,6 +25,7 @@ EXTRA = (
     (("hoodie.logfile.data.block.max.size", "1"),),
     (("hoodie.logfile.max.size", "1"),),
     (("hoodie.write.record.positions", "false"),),
+    *(((CDC, "true"), (CDC_MODE, mode.value)) for mode in CdcMode),
     ((DROP_COLUMNS, "true"),),
 )
 

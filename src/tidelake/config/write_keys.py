@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from tidelake.config.key import Key, Kind, Scope
 from tidelake.config.words import (
     BucketEngine,
+    CdcMode,
     CleanPolicy,
     DuplicatePolicy,
     FailedWritesPolicy,
@@ -141,6 +142,20 @@ PAYLOAD_CLASS = _write(
 )
 CDC_ENABLED = _write(
     "hoodie.table.cdc.enabled", Kind.BOOLEAN, "Whether writers log changes, on a table to create."
+)
+CDC_LOGGING_MODE = _write(
+    "hoodie.table.cdc.supplemental.logging.mode",
+    Kind.WORD,
+    "How much of a change writers log, on a table to create.",
+    choices=_words(CdcMode),
+)
+BASE_FILE_FORMAT = _write(
+    "hoodie.table.base.file.format",
+    Kind.WORD,
+    "Format of base files.",
+    default="PARQUET",
+    aliases=("hoodie.base.file.format",),
+    choices=("PARQUET",),
 )
 
 # What the write does.

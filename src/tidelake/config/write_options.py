@@ -76,6 +76,7 @@ class WriteOptions:
         """
         settings = {name.lower(): _text(value) for name, value in options.items()}
         _refuse_unknown(settings)
+        _refuse_other_formats(settings)
         index_type = write_keys.INDEX_TYPE.word(settings, IndexType)
         moves = (
             write_keys.BLOOM_MOVES_PARTITION
@@ -194,6 +195,12 @@ def _refuse_unknown(settings: Mapping[str, str]) -> None:
         ignored.append(name)
     if ignored:
         _log.info("a write has no use for these options: %s", ", ".join(sorted(ignored)))
+
+
+def _refuse_other_formats(settings: Mapping[str, str]) -> None:
+    key = write_keys.BASE_FILE_FORMAT
+    if (key.text(settings) or "").upper() not in key.choices:
+        raise key.refuse(settings, ", ".join(key.choices))
 
 
 def _is_known(name: str) -> bool:

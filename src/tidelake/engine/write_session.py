@@ -78,7 +78,11 @@ class WriteSession:
     """One table, and the options of one write to it."""
 
     def __init__(self, env: Env, state: TableState, options: WriteOptions) -> None:
-        """Raise `ConfigError` when `options` contradict the table."""
+        """Raise `UnsupportedTableError` for a table that tidelake does not write.
+
+        Raises `ConfigError` when `options` contradict the table.
+        """
+        refuse_unwritable(state.config)
         refuse_contradictions(state.config, options)
         self.env = env
         self.state = state
@@ -100,10 +104,6 @@ class WriteSession:
             return None
         return find_commit(self.state.timeline, self.state.contents, write_id)
 
-    def refuse(self, operation: WriteOperation) -> None:
-        """Raise `UnsupportedTableError` when the table cannot be written in this way."""
-        refuse_unwritable(self.config, operation)
-
     def choose(
         self,
         operation: WriteOperation,
@@ -116,7 +116,6 @@ class WriteSession:
 
         Without `by_key` the rows know their file groups already.
         """
-        self.refuse(operation)
         if by_key:
             refuse_keyless(self.config, operation)
         own = [f for f in schema.fields if f.name not in META_COLUMNS]

@@ -70,7 +70,7 @@ class Writer:
     def __init__(
         self, spark: SparkSession, env: Env, state: TableState, options: WriteOptions
     ) -> None:
-        """Raise `ConfigError` when `options` contradict the table."""
+        """Raise `UnsupportedTableError` or `ConfigError` when the table cannot be written so."""
         self._spark = spark
         self._session = WriteSession(env, state, options)
 
@@ -128,7 +128,6 @@ class Writer:
     def delete_partitions(self, wanted: Sequence[str], write_id: str | None = None) -> Commit:
         """Retire every file group of the partitions; raise `ConfigError` for one that is not."""
         session = self._session
-        session.refuse(WriteOperation.DELETE_PARTITION)
         done = session.done_before(write_id)
         if done is not None:
             return done

@@ -265,6 +265,11 @@ class BaseFileWriter:
         span = (least_greatest["min"], least_greatest["max"]) if len(keys) else None
         return {**entries, **parquet_footer.key_entries(built, span)}
 
+    def discard(self) -> None:
+        """Take the file away, unfinished as it is."""
+        self.close()
+        self._file.discard()
+
     def close(self) -> None:
         """Let go of the file."""
         # An unfinished Parquet writer would try to end its file once nobody holds it.

@@ -29,7 +29,7 @@ class ChangeLog:
         self._spec = spec
         self._mode = mode
         self._parts: list[pa.Table] = []
-        self._touched = 0
+        self._touched = self._inserted = 0
 
     def changed(self, before: pa.Table, keys: pa.ChunkedArray, met: Met) -> None:
         """Note what became of the base rows `before`, whose record keys are `keys`."""
@@ -47,6 +47,7 @@ class ChangeLog:
     def inserted(self, rows: pa.Table) -> None:
         """Note rows that are new in the file."""
         images = _images(rows)
+        self._inserted += rows.num_rows
         self._add(
             np.full(rows.num_rows, "i"),
             rows.column(RECORD_KEY),
@@ -70,9 +71,10 @@ class ChangeLog:
     ) -> Mapping[str, int] | None:
         """Write the log and return its path and size; None when readers find out without one.
 
-        That is when every change is an insert, and when no row is left.
+        That is when every row of the new file is an insert, and none was there before. Deletes they
+        find out only where the operation is a delete and no row is left.
         """
-        if not self._touched or not rows_left:
+        if not self._touched and self._inserted == rows_left:
             return None
         schema = change_schema(self._mode, self._spec.schema)
         parts = [part for table in self._parts for part in encode_records(table, schema)]

@@ -71,6 +71,11 @@ class NewFile:
             )
         return int(size_bytes)
 
+    def discard(self) -> None:
+        """Take the file away; its marker goes with those of the write."""
+        self.close()
+        self._storage.delete(self.path)
+
     def close(self) -> None:
         """Let go of the file, finished or not; what lies there is left to the rollback."""
         if not self.sink.closed:

@@ -48,10 +48,12 @@ def create_base(
     limit = spec.parquet.max_file_size_bytes if target.rolls else None
     writer: BaseFileWriter | None = None
     dropped = 0
+    # A file of inserts is told by its counts, and a delete of what never was is no change.
+    counts_deletes = spec.cdc is None
     try:
         for new in _rows_to_create(batches, layout, spec):
             rows = new.rows.filter(pa.array(~new.is_delete)) if new.is_delete.any() else new.rows
-            dropped += len(new) - rows.num_rows
+            dropped += (len(new) - rows.num_rows) if counts_deletes else 0
             row_bytes = rows.nbytes // max(1, rows.num_rows)
             at = 0
             while at < rows.num_rows:
@@ -107,7 +109,8 @@ def merge_base(
 
     The base file is streamed, the incoming rows are held. Rows that nothing changes keep their
     meta columns save for the file name. Every base row with a key meets the row that has it, so
-    that a delete takes away all that an insert without deduplication left.
+    that a delete takes away all that an insert without deduplication left. Where changes are
+    logged, rows that change nothing leave the base file as it is.
     """
     reading = read_spec(spec)
     layout = Layout.of(reading)
@@ -117,7 +120,7 @@ def merge_base(
     winners = combined(new, layout)
     with _NextVersion(storage, target, token, spec, reading) as version:
         version.merge(winners, layout)
-        return [version.finish()]
+        return version.finish()
 
 
 def concat_base(
@@ -135,7 +138,7 @@ def concat_base(
         for new in _rows_to_create(batches, layout, spec):
             rows = new.rows.filter(pa.array(~new.is_delete)) if new.is_delete.any() else new.rows
             version.insert(rows)
-        return [version.finish()]
+        return version.finish()
 
 
 class _NextVersion:
@@ -252,16 +255,21 @@ class _NextVersion:
         both = pa.concat_tables([rows, conform(fresh, rows.schema)]).combine_chunks()
         return both.take(pa.array(order[kept]))
 
-    def finish(self) -> WriteStat:
+    def finish(self) -> list[WriteStat]:
         changes = None
         if self._changes is not None:
+            if not (self._inserts or self._updates or self._deletes):
+                # Readers of changes take a new version without a change log for an error.
+                self._writer.discard()
+                return []
             changes = self._changes.write(
                 self._storage, self._target, self._token, rows_left=self._writer.row_count
             )
-        return self._writer.finish(
+        stat = self._writer.finish(
             inserts=self._inserts,
             updates=self._updates,
             deletes=self._deletes,
             replaces=self._replaces,
             changes=changes,
         )
+        return [stat]

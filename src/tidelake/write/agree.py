@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelake.config import TableConfig, WriteOptions, write_keys
+from tidelake.config import CdcMode, TableConfig, WriteOptions, write_keys
 from tidelake.config.key import Key
 from tidelake.config.table_config import key_generator_of
 from tidelake.errors import ConfigError
@@ -41,6 +41,12 @@ def refuse_contradictions(config: TableConfig, options: WriteOptions) -> None:
             config.drop_partition_columns,
         ),
         (write_keys.POPULATE_META_FIELDS, lambda key: key.flag(given), config.populate_meta_fields),
+        (write_keys.CDC_ENABLED, lambda key: key.flag(given), config.cdc_enabled),
+        (
+            write_keys.CDC_LOGGING_MODE,
+            lambda key: key.word(given, CdcMode) if config.cdc_enabled else None,
+            config.cdc_logging_mode if config.cdc_enabled else None,
+        ),
         (write_keys.KEY_GENERATOR_CLASS, _generator(options), config.key_generator),
         (write_keys.KEY_GENERATOR_TYPE, _generator(options), config.key_generator),
         (write_keys.MERGE_MODE, lambda key: key.word(given, MergeMode), _mode(config)),

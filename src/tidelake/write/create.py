@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from tidelake.config import (
     BucketEngine,
+    CdcMode,
     IndexType,
     KeyGeneratorType,
     WriteOptions,
@@ -28,7 +29,6 @@ V = TypeVar("V")
 _KEPT_PREFIXES = (
     keys.MERGE_PROPERTY_PREFIX,
     *keys.TIMEBASED_PREFIXES,
-    "hoodie.table.cdc.",
 )
 
 
@@ -144,6 +144,10 @@ def _one(key: Key, found: V | None, wanted: V | None) -> V | None:
 
 def _properties(options: WriteOptions, partition_fields: Sequence[str]) -> dict[str, str]:
     found = {n: v for n, v in options.settings.items() if n.startswith(_KEPT_PREFIXES)}
+    if write_keys.CDC_ENABLED.flag(options.settings):
+        mode = write_keys.CDC_LOGGING_MODE.word(options.settings, CdcMode)
+        found[keys.CDC_ENABLED.name] = "true"
+        found[keys.CDC_LOGGING_MODE.name] = (mode or CdcMode.DATA_BEFORE_AFTER).value
     if options.index_type is IndexType.BUCKET and options.bucket_engine is BucketEngine.SIMPLE:
         default = write_keys.BUCKET_COUNT.default
         found[BUCKET_COUNT_PROPERTY] = str(options.bucket_count or default)

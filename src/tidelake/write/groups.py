@@ -16,9 +16,10 @@ from tidelake.view import FileGroup, TableView
 class LiveGroup:
     """A file group with its latest slice.
 
-    `log_instant` and `log_names` are of table version 6: the instant that names the logs of the
-    slice to which a log would go now, and the logs that lie there, committed or not. `is_reserved`
-    says that a pending compaction has plans with the base file.
+    `log_instant` and `log_names` are the instant of the slice to which a log would go now, and the
+    logs that lie there. Up to table version 7 the instant names those logs, and they count whether
+    committed or not: `log_version` is the first that is free. `is_reserved` says that a pending
+    compaction has plans with the base file.
     """
 
     slice: FileSlice
@@ -44,7 +45,14 @@ def live_groups(view: TableView, config: TableConfig, partitions: Sequence[str])
             continue
         pending = view.pending_compactions(group.id)
         if config.table_version >= 8:
-            found.append(LiveGroup(slice=latest, is_reserved=bool(pending)))
+            found.append(
+                LiveGroup(
+                    slice=latest,
+                    log_instant=latest.base_instant_time,
+                    log_names=tuple(log.name for log in latest.log_files),
+                    is_reserved=bool(pending),
+                )
+            )
         else:
             found.append(_with_logs(group, latest, pending))
     return found

@@ -38,8 +38,8 @@ def combines(operation: WriteOperation, index: Index, options: WriteOptions) -> 
     return options.combine_before_insert or index.is_bucket
 
 
-def refuse_unwritable(config: TableConfig, operation: WriteOperation) -> None:
-    """Raise `UnsupportedTableError` for tables, or operations on them, that are not written yet."""
+def refuse_unwritable(config: TableConfig) -> None:
+    """Raise `UnsupportedTableError` for tables that are not written yet."""
     if config.is_metadata_table:
         raise UnsupportedTableError(
             "this is the metadata table of another table",
@@ -49,13 +49,6 @@ def refuse_unwritable(config: TableConfig, operation: WriteOperation) -> None:
         raise UnsupportedTableError(
             f"tidelake does not write base files of format {config.base_file_format}",
             next_step="write the table with the engine that created it",
-        )
-    if config.cdc_enabled and operation in CHANGING:
-        raise UnsupportedTableError(
-            "hoodie.table.cdc.enabled is true, and tidelake does not log the changes that the "
-            f"operation {operation.value.lower()} makes",
-            next_step="set hoodie.table.cdc.enabled=false in hoodie.properties if nobody reads "
-            "the changes, or make this write with Apache Hudi",
         )
 
 

@@ -39,6 +39,7 @@ def write_spec(
         dropped_columns=config.partition_fields if config.drop_partition_columns else (),
         history=history,
         combine=combine,
+        cdc=config.cdc_logging_mode if config.cdc_enabled else None,
         positions=write_keys.RECORD_POSITIONS.flag(options.settings),
         parquet=parquet_settings(options),
         log=log_settings(options),

@@ -63,15 +63,50 @@ def test_a_merge_logs_what_it_changed(tmp_path: Path, version: int, mode: CdcMod
     ]
 
 
-def test_inserts_alone_and_a_file_left_empty_need_no_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", CdcMode)
+@pytest.mark.parametrize("kind", [WriteKind.MERGE, WriteKind.CONCAT])
+def test_inserts_behind_other_rows_are_logged(
+    tmp_path: Path, mode: CdcMode, kind: WriteKind
+) -> None:
+    table = table_with_changes(tmp_path, mode)
+    (created,) = table.write([row("a"), row("b")])
+    assert created.cdc_stats is None
+    (inserted,) = table.write([row("c")], kind)
+    assert inserted.cdc_stats
+    assert changes(table, "20261115200001500") == [("i", None, row("c"))]
+
+
+@pytest.mark.parametrize("mode", CdcMode)
+def test_a_file_left_empty_or_filled_anew_says_what_was_deleted(
+    tmp_path: Path, mode: CdcMode
+) -> None:
+    table = table_with_changes(tmp_path, mode)
+    table.write([row("a")])
+    table.write([{"id": "a"}], WriteKind.MERGE, change=Change.DELETE)
+    assert changes(table, "20261115200001500") == [("d", row("a"), None)]
+    (filled,) = table.write([row("b")], WriteKind.MERGE)
+    assert filled.cdc_stats is None
+    table.write([{"id": "b"}, row("c")], WriteKind.MERGE, change=[Change.DELETE, Change.INSERT])
+    assert changes(table, "20261115200002500") == [
+        ("d", row("b"), None),
+        ("i", None, row("b")),
+        ("i", None, row("c")),
+    ]
+
+
+def test_rows_that_change_nothing_leave_the_base_file(tmp_path: Path) -> None:
     table = table_with_changes(tmp_path, CdcMode.DATA_BEFORE_AFTER)
-    (created,) = table.write([row("a")])
-    (inserted,) = table.write([row("b")], WriteKind.MERGE)
-    (emptied,) = table.write(
-        [{"id": "a"}, {"id": "b"}], WriteKind.MERGE, change=[Change.DELETE, Change.DELETE]
-    )
-    assert [stat.cdc_stats for stat in (created, inserted, emptied)] == [None] * 3
-    assert not [path for path in table.files() if path.endswith(".cdc")]
+    table.write([row("a", 5)])
+    assert table.write([row("a", 4, "stale")], WriteKind.MERGE, change=Change.UPDATE) == []
+    assert changes(table, "20261115200001500") == []
+    assert table.ours() == [row("a", 5)]
+
+
+def test_deletes_of_what_never_was_do_not_count_in_a_new_file(tmp_path: Path) -> None:
+    table = table_with_changes(tmp_path, CdcMode.DATA_BEFORE_AFTER)
+    (stat,) = table.write([row("a"), {"id": "b"}], change=[Change.INSERT, Change.DELETE])
+    assert (stat.num_inserts, stat.num_deletes) == (1, 0)
+    assert changes(table, "20261115200000000") == [("i", None, row("a"))]
 
 
 def test_the_log_has_a_marker_by_which_it_is_deleted(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ FITTING = [
     {"hoodie.datasource.write.payload.class": f"{MODEL}.DefaultHoodieRecordPayload"},
     {"hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.SimpleKeyGenerator"},
     {"hoodie.datasource.write.hive_style_partitioning": "false"},
+    {"hoodie.table.cdc.supplemental.logging.mode": "op_key_only"},
+    {"hoodie.table.base.file.format": "parquet"},
 ]
 OTHER = [
     {"hoodie.table.name": "u"},
@@ -39,6 +41,7 @@ OTHER = [
     {"hoodie.datasource.write.partitionpath.urlencode": "true"},
     {"hoodie.datasource.write.drop.partition.columns": "true"},
     {"hoodie.populate.meta.fields": "false"},
+    {"hoodie.table.cdc.enabled": "true"},
 ]
 
 
@@ -51,6 +54,17 @@ def test_options_that_say_what_the_table_says(given: dict[str, str]) -> None:
 def test_options_that_say_something_else(given: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="but the table has"):
         refuse_contradictions(table(), options(**given))
+
+
+def test_a_table_that_logs_changes_logs_them_in_one_mode() -> None:
+    mode = "hoodie.table.cdc.supplemental.logging.mode"
+    logging = {"hoodie.table.cdc.enabled": "true", mode: "data_before"}
+    config = table(properties=logging)
+    refuse_contradictions(config, options(**logging))
+    with pytest.raises(ConfigError, match="but the table has DATA_BEFORE"):
+        refuse_contradictions(config, options(**{mode: "OP_KEY_ONLY"}))
+    with pytest.raises(ConfigError, match="but the table has true"):
+        refuse_contradictions(config, options(**{"hoodie.table.cdc.enabled": "false"}))
 
 
 def old_table() -> TableConfig:

@@ -100,3 +100,17 @@ def test_a_partition_column_that_its_path_does_not_tell_is_not_left_out(
     }
     with pytest.raises(ConfigError, match="would lose the values of ts"):
         made(given, key=("id",), partition_by=(field,))
+
+
+def test_the_logging_mode_is_spelt_as_hudi_spells_it() -> None:
+    mode = "hoodie.table.cdc.supplemental.logging.mode"
+    given = {"hoodie.table.cdc.enabled": "true", mode: "op_key_only"}
+    assert made(given, key=("id",)).properties[mode] == "OP_KEY_ONLY"
+    with pytest.raises(ConfigError, match="tidelake knows OP_KEY_ONLY"):
+        made({**given, mode: "everything"}, key=("id",))
+    assert not made({"hoodie.table.cdc.enabled": "false"}, key=("id",)).cdc_enabled
+
+
+def test_base_files_of_another_format_are_refused() -> None:
+    with pytest.raises(ConfigError, match="'ORC', and tidelake knows PARQUET"):
+        made({"hoodie.table.base.file.format": "ORC"}, key=("id",))
