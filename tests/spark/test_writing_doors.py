@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
@@ -16,13 +17,20 @@ import tidelake
 from tidelake import (
     Commit,
     ConfigError,
+    InputChangedError,
     NotATableError,
     SchemaError,
     Table,
     TableExistsError,
     TidelakeError,
 )
+from tidelake.config import WriteOperation, WriteOptions
+from tidelake.engine import Writer
+from tidelake.env import Env
 from tidelake.records.keys import bucket_of, split_record_key
+from tidelake.storage import open_storage
+from tidelake.table import open_state
+from tidelake.testing import FaultyStorage
 from tidelake.write.index import bucket_number
 
 SCHEMA = "id string, city string, ts bigint, fare int"
@@ -64,6 +72,11 @@ REFUSED: list[tuple[Callable[[SparkSession, Table], object], type[TidelakeError]
     (lambda s, t: t.bulk_insert(frame(s, [(None, "oslo", 1, 1)])), SchemaError, "record key"),
     (lambda s, t: t.delete(frame(s, [(None, "oslo", 1, 1)])), SchemaError, "record key"),
     (lambda s, t: t.insert(frame(s, [("c", None, 1, 1)])), SchemaError, "partition field"),
+    (
+        lambda s, t: t.insert_overwrite(frame(s, [("c", "oslo", 1, 1), (None, "oslo", 1, 1)])),
+        SchemaError,
+        "1 row has no value in the record key",
+    ),
     (
         lambda s, t: t.insert(frame(s, [("c", "oslo")], "i string, city string")),
         SchemaError,
@@ -117,6 +130,27 @@ REFUSED: list[tuple[Callable[[SparkSession, Table], object], type[TidelakeError]
         "the table has 9",
     ),
     (
+        lambda s, t: t.upsert(
+            frame(s, []), options={"hoodie.datasource.write.recordkey.field": "city"}
+        ),
+        ConfigError,
+        "the table has id",
+    ),
+    (
+        lambda s, t: t.upsert(
+            frame(s, []), options={"hoodie.datasource.write.table.type": "COPY_ON_WRITE"}
+        ),
+        ConfigError,
+        "the table has MERGE_ON_READ",
+    ),
+    (
+        lambda s, t: t.upsert(
+            frame(s, []), options={"hoodie.write.record.merge.mode": "COMMIT_TIME_ORDERING"}
+        ),
+        ConfigError,
+        "the table has EVENT_TIME_ORDERING",
+    ),
+    (
         lambda s, t: t.upsert(frame(s, []), options={"hoodie.index.type": "BUCKET"}),
         ConfigError,
         "name no bucket",
@@ -146,6 +180,73 @@ def test_bad_input_is_refused_before_any_file_is_written(
     with pytest.raises(error, match=said):
         call(spark, trips)
     assert files(trips) == before
+
+
+@pytest.mark.slow
+def test_another_number_of_buckets_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table.create(spark, str(tmp_path / "t"), SCHEMA, key="id", options=BUCKETS)
+    table.insert(frame(spark, [("a", "oslo", 1, 1)]))
+    before = files(table)
+    with pytest.raises(ConfigError, match=r"num\.buckets is 7, but"):
+        table.upsert(
+            frame(spark, [("a", "oslo", 2, 2)]),
+            options={**BUCKETS, "hoodie.bucket.index.num.buckets": "7"},
+        )
+    assert files(table) == before
+
+
+class Changing:
+    """Rows that are others each time they are run; `counter` says how often that was."""
+
+    def __init__(self, counter: Path, runs: Sequence[Rows]) -> None:
+        self._counter = counter
+        self._runs = runs
+
+    def __call__(self, _: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        run = len(self._counter.read_bytes()) if self._counter.exists() else 0
+        self._counter.write_bytes(b"x" * (run + 1))
+        rows = self._runs[min(run, len(self._runs) - 1)]
+        names = [part.split()[0] for part in SCHEMA.split(", ")]
+        columns = zip(*rows, strict=True)
+        kinds = (pa.string(), pa.string(), pa.int64(), pa.int32())
+        made = [pa.array(c, kind) for c, kind in zip(columns, kinds, strict=True)]
+        yield pa.RecordBatch.from_arrays(made, names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", [WriteOperation.UPSERT, WriteOperation.INSERT_OVERWRITE])
+def test_rows_that_change_between_two_runs_are_not_written(
+    spark: SparkSession, trips: Table, tmp_path: Path, operation: WriteOperation
+) -> None:
+    runs = [[("a", "oslo", 9, 1), ("c", "oslo", 9, 1)], [("a", "oslo", 9, 1), ("d", "oslo", 9, 1)]]
+    given = spark.range(1).mapInArrow(Changing(tmp_path / "runs", runs), SCHEMA)
+
+    def lose_what_spark_kept(_number: int, _name: str, path: str) -> None:
+        if path.endswith(".inflight"):
+            spark.catalog.clearCache()
+
+    storage = FaultyStorage(open_storage(trips.path), lose_what_spark_kept)
+    state = open_state(trips.path)
+    before = [path for path in files(trips) if ".hoodie" not in path]
+    writer = Writer(spark, Env(storage), state, WriteOptions.from_options({}))
+    with pytest.raises(InputChangedError, match="2 that were not the same"):
+        writer.write(operation, given)
+    assert rows(trips) == [("a", "oslo", 1, 10), ("b", "rom", 1, 20)]
+    assert [path for path in files(trips) if ".hoodie" not in path] == before
+    assert not [i for i in trips.timeline() if i.completion_time is None]
+
+
+@pytest.mark.slow
+def test_a_row_that_loses_its_key_between_two_runs_is_not_written(
+    spark: SparkSession, trips: Table, tmp_path: Path
+) -> None:
+    runs: list[Rows] = [[("c", "oslo", 9, 1)], [(None, "oslo", 9, 1)]]
+    given = spark.range(1).mapInArrow(Changing(tmp_path / "runs", runs), SCHEMA)
+    before = [path for path in files(trips) if ".hoodie" not in path]
+    with pytest.raises(InputChangedError, match="without a record key came up"):
+        trips.bulk_insert(given)
+    assert [path for path in files(trips) if ".hoodie" not in path] == before
+    assert rows(trips) == [("a", "oslo", 1, 10), ("b", "rom", 1, 20)]
 
 
 @pytest.mark.slow

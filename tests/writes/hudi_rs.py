@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hudi import HudiQueryType, HudiReadOptions, HudiTable, HudiTableBuilder
@@ -11,14 +11,27 @@ from tests.writes.cases import DROP_COLUMNS, Case
 from tests.writes.model import Values, values
 from tests.writes.readers import Reader, comparable
 
+#: What Hadoop and hudi-rs call the settings of an S3 client.
+_S3_SETTINGS = {
+    "fs.s3a.access.key": "AWS_ACCESS_KEY_ID",
+    "fs.s3a.secret.key": "AWS_SECRET_ACCESS_KEY",
+    "fs.s3a.endpoint": "AWS_ENDPOINT_URL",
+}
+
 
 class HudiRs:
     """Reads with hudi-rs."""
 
     name = "hudi-rs"
 
-    def __init__(self, root: Path) -> None:
-        self._table: HudiTable = HudiTableBuilder.from_base_uri(str(root)).build()
+    def __init__(self, root: Path | str, storage: Mapping[str, str] | None = None) -> None:
+        """Take a table, and how Hadoop would reach its storage."""
+        given = storage or {}
+        reached = {ours: given[name] for name, ours in _S3_SETTINGS.items() if name in given}
+        if reached:
+            reached |= {"AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}
+        builder = HudiTableBuilder.from_base_uri(str(root)).with_storage_options(reached)
+        self._table: HudiTable = builder.build()
 
     def snapshot(self, as_of: str | None = None) -> list[Values]:
         """Return the rows, now or as of a time."""

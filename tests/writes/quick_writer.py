@@ -2,44 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-import pyarrow as pa
-from pyspark.sql import types as T  # noqa: N812 - the customary name
-
 from tests.writes.cases import Case
-from tests.writes.model import COLUMNS, Do, Step
-from tidelake.config import WriteOptions
-from tidelake.engine import avro_schema
-from tidelake.env import Env
-from tidelake.model import TableType
+from tests.writes.model import Do, Step
+from tests.writes.staged_writer import batches, create, struct
 from tidelake.spark.datasource_writer import TidelakeWriter
-from tidelake.storage import open_storage
-from tidelake.txn import create_table
-from tidelake.write.create import table_spec
-
-_STRUCT = T.StructType(
-    [
-        T.StructField("id", T.StringType()),
-        T.StructField("region", T.StringType()),
-        T.StructField("city", T.StringType()),
-        T.StructField("day", T.LongType()),
-        T.StructField("ts", T.LongType()),
-        T.StructField("fare", T.DoubleType()),
-        T.StructField("note", T.StringType()),
-    ]
-)
-_ARROW = pa.schema(
-    [
-        ("id", pa.string()),
-        ("region", pa.string()),
-        ("city", pa.string()),
-        ("day", pa.int64()),
-        ("ts", pa.int64()),
-        ("fare", pa.float64()),
-        ("note", pa.string()),
-    ]
-)
 
 #: What the data source can do by itself.
 OPERATIONS = (
@@ -55,32 +24,25 @@ OPERATIONS = (
 class QuickWriter:
     """Does to a table what the data source of Spark does."""
 
-    def create(self, root: Path, case: Case) -> None:
-        """Create the table."""
-        spec = table_spec(
-            avro_schema(_STRUCT, "trips"),
-            WriteOptions.from_options(case.options),
-            name="trips",
-            key=case.keys.key,
-            partition_by=() if case.keys.is_typed else case.keys.partition,
-            ordering=("ts",),
-            table_type=TableType.MERGE_ON_READ if case.mor else TableType.COPY_ON_WRITE,
-            table_version=case.version,
-        )
-        create_table(Env(open_storage(str(root))), spec)
+    def __init__(self, storage: Mapping[str, str] | None = None) -> None:
+        """Take the options by which the tables' storage is reached."""
+        self._storage = dict(storage or {})
 
-    def write(self, root: Path, case: Case, step: Step) -> None:
-        """Do one step, in two batches of rows."""
+    def create(self, root: Path | str, case: Case) -> None:
+        """Create the table."""
+        create(root, case, self._storage)
+
+    def write(self, root: Path | str, case: Case, step: Step) -> None:
+        """Do one step."""
+        writer = self.writer(root, case, step)
+        writer.commit([writer.write(batches(case, step))])
+
+    def writer(self, root: Path | str, case: Case, step: Step) -> TidelakeWriter:
+        """Return what Spark makes of a step, for it to be done in parts."""
         options = {
+            **self._storage,
             **case.options,
             "path": str(root),
             "hoodie.datasource.write.operation": step.do.value,
         }
-        columns = list(COLUMNS)
-        if step.do is Do.DELETE:
-            columns = [n for n in COLUMNS if n in (*case.keys.key, *case.keys.partition)]
-        rows = pa.Table.from_pylist([dict(row) for row in step.rows], schema=_ARROW)
-        struct = T.StructType([field for field in _STRUCT.fields if field.name in columns])
-        writer = TidelakeWriter(options, struct, overwrite=False)
-        batches = rows.select(columns).to_batches(max_chunksize=max(1, (len(rows) + 1) // 2))
-        writer.commit([writer.write(iter(batches))])
+        return TidelakeWriter(options, struct(case, step), overwrite=False)
