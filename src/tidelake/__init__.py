@@ -1,17 +1,21 @@
 """tidelake reads and writes Apache Hudi tables from PySpark."""
 
 from tidelake.errors import (
+    ClockAheadError,
     CommitOutcomeUnknownError,
     ConfigError,
     CorruptFileError,
     IncrementalRangeError,
     InputChangedError,
     InstantLostError,
+    LockLostError,
+    LockTimeoutError,
     MissingFileError,
     NotATableError,
     PlanCompletedError,
     PlanRemovedError,
     RestorePendingError,
+    SchemaConflictError,
     SchemaError,
     StorageError,
     TableExistsError,
@@ -19,12 +23,14 @@ from tidelake.errors import (
     TidelakeError,
     TimeTravelError,
     UnsupportedTableError,
+    WriteConflictError,
 )
 from tidelake.model import Commit
 from tidelake.spark.register import register
 from tidelake.table import Table
 
 __all__ = [
+    "ClockAheadError",
     "Commit",
     "CommitOutcomeUnknownError",
     "ConfigError",
@@ -32,11 +38,14 @@ __all__ = [
     "IncrementalRangeError",
     "InputChangedError",
     "InstantLostError",
+    "LockLostError",
+    "LockTimeoutError",
     "MissingFileError",
     "NotATableError",
     "PlanCompletedError",
     "PlanRemovedError",
     "RestorePendingError",
+    "SchemaConflictError",
     "SchemaError",
     "StorageError",
     "Table",
@@ -45,5 +54,6 @@ __all__ = [
     "TidelakeError",
     "TimeTravelError",
     "UnsupportedTableError",
+    "WriteConflictError",
     "register",
 ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from typing_extensions import override
+
+#: How many of the things that two writes share a message names.
+_SHOWN_OVERLAP = 3
 
 
 class TidelakeError(Exception):
@@ -129,6 +132,65 @@ class PlanRemovedError(TidelakeError):
 
 class PlanCompletedError(TidelakeError):
     """The plan of a service was carried out already; nothing was written."""
+
+
+class ClockAheadError(TidelakeError):
+    """The timeline is so far ahead of this machine's clock that one of them must be wrong."""
+
+
+class WriteConflictError(TidelakeError):
+    """Another writer came first, and nothing of ours became visible.
+
+    `ours` and `theirs` are requested times, `overlap` names what both touched, `rule` says why that
+    does not go together.
+    """
+
+    def __init__(
+        self,
+        *,
+        ours: str,
+        theirs: str,
+        overlap: frozenset[str],
+        rule: str,
+        facts: Mapping[str, str] | None = None,
+        next_step: str,
+    ) -> None:
+        shown = ", ".join(sorted(overlap)[:_SHOWN_OVERLAP])
+        more = len(overlap) - _SHOWN_OVERLAP
+        shown = f"{shown} and {more} more" if more > 0 else shown
+        super().__init__(
+            f"instant {ours} gives way to {theirs}: {rule} ({shown})", next_step=next_step
+        )
+        self.ours = ours
+        self.theirs = theirs
+        self.overlap = overlap
+        self.rule = rule
+        self.facts = dict(facts or {})
+
+    def explain(self) -> str:
+        """Return everything that is known about the conflict, a fact a line."""
+        facts = {
+            "loser": self.ours,
+            "winner": self.theirs,
+            "rule": self.rule,
+            "shared": ", ".join(sorted(self.overlap)),
+            **self.facts,
+            "next": self.next_step,
+        }
+        width = max(map(len, facts))
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in facts.items())
+
+
+class SchemaConflictError(WriteConflictError):
+    """Another writer changed the table's schema meanwhile, in a way that ours does not go with."""
+
+
+class LockTimeoutError(TidelakeError):
+    """The table's lock did not come free in time; nothing was done under it."""
+
+
+class LockLostError(TidelakeError):
+    """Somebody else got the table's lock while it was needed; nothing became visible."""
 
 
 class CommitOutcomeUnknownError(TidelakeError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from pyspark.errors import AnalysisException
@@ -42,6 +42,7 @@ from tidelake.services import (
 from tidelake.storage import Storage, open_storage
 from tidelake.timeline import Timeline, load_table_config, with_history
 from tidelake.txn import create_table
+from tidelake.txn.retry import retry_on_conflict
 from tidelake.write.create import table_spec
 
 Time = str | int | datetime
@@ -233,37 +234,37 @@ class Table:
         Unless `hoodie.datasource.insert.dup.policy` says otherwise. With the bucket index, which
         holds one row a key, an insert is an upsert. The same `write_id` twice commits once.
         """
-        return self._writer(options).write(WriteOperation.INSERT, rows, write_id)
+        return self._write(WriteOperation.INSERT, rows, options, write_id)
 
     def bulk_insert(
         self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
     ) -> Commit:
         """Add rows to new files as fast as that goes, arranged by `hoodie.bulkinsert.sort.mode`."""
-        return self._writer(options).write(WriteOperation.BULK_INSERT, rows, write_id)
+        return self._write(WriteOperation.BULK_INSERT, rows, options, write_id)
 
     def upsert(
         self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
     ) -> Commit:
         """Add rows whose key is new, and merge the others with the rows that have their key."""
-        return self._writer(options).write(WriteOperation.UPSERT, rows, write_id)
+        return self._write(WriteOperation.UPSERT, rows, options, write_id)
 
     def delete(
         self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
     ) -> Commit:
         """Delete the rows whose keys `rows` carry; it needs the key and partition columns alone."""
-        return self._writer(options).write(WriteOperation.DELETE, rows, write_id)
+        return self._write(WriteOperation.DELETE, rows, options, write_id)
 
     def insert_overwrite(
         self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
     ) -> Commit:
         """Put `rows` in the place of everything in the partitions that they belong to."""
-        return self._writer(options).write(WriteOperation.INSERT_OVERWRITE, rows, write_id)
+        return self._write(WriteOperation.INSERT_OVERWRITE, rows, options, write_id)
 
     def insert_overwrite_table(
         self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
     ) -> Commit:
         """Put `rows` in the place of everything in the table."""
-        return self._writer(options).write(WriteOperation.INSERT_OVERWRITE_TABLE, rows, write_id)
+        return self._write(WriteOperation.INSERT_OVERWRITE_TABLE, rows, options, write_id)
 
     def delete_where(
         self,
@@ -273,9 +274,9 @@ class Table:
         write_id: str | None = None,
     ) -> Commit:
         """Delete the rows for which a condition in Spark SQL is true."""
-        state = self._now()
-        found = self._read(state, where)
-        return self._writer(options, state).delete_read(found, write_id)
+        return self._committed(
+            options, lambda writer, state: writer.delete_read(self._read(state, where), write_id)
+        )
 
     def update_where(
         self,
@@ -290,16 +291,19 @@ class Table:
         `values` maps columns to expressions over the row as it is. Under event-time ordering a new
         value of an ordering column that is lower than the old one loses, as in any other write.
         """
-        state = self._now()
-        found = self._read(state, where)
         made = {
             name: F.expr(value) if isinstance(value, str) else value
             for name, value in values.items()
         }
-        try:
-            return self._writer(options, state).update_read(found, made, write_id)
-        except AnalysisException as cause:
-            raise _unfit(f"the new values {dict(values)}", cause, found.columns) from cause
+
+        def update(writer: Writer, state: TableState) -> Commit:
+            found = self._read(state, where)
+            try:
+                return writer.update_read(found, made, write_id)
+            except AnalysisException as cause:
+                raise _unfit(f"the new values {dict(values)}", cause, found.columns) from cause
+
+        return self._committed(options, update)
 
     def delete_partitions(
         self,
@@ -309,7 +313,9 @@ class Table:
         write_id: str | None = None,
     ) -> Commit:
         """Retire whole partitions, named by their path or as `column=value`."""
-        return self._writer(options).delete_partitions(partitions, write_id)
+        return self._committed(
+            options, lambda writer, _: writer.delete_partitions(partitions, write_id)
+        )
 
     def clean(self, *, options: Options | None = None) -> list[Cleaned]:
         """Delete the files that nobody can ask for any more, by `hoodie.clean.*`.
@@ -347,9 +353,27 @@ class Table:
     def _now(self) -> TableState:
         return _load(self._storage, self._options)
 
-    def _writer(self, options: Options | None, state: TableState | None = None) -> Writer:
+    def _write(
+        self,
+        operation: WriteOperation,
+        rows: DataFrame,
+        options: Options | None,
+        write_id: str | None,
+    ) -> Commit:
+        return self._committed(options, lambda writer, _: writer.write(operation, rows, write_id))
+
+    def _committed(
+        self, options: Options | None, write: Callable[[Writer, TableState], Commit]
+    ) -> Commit:
+        """Return what a write commits; one that has to give way starts anew if it is to."""
         given = WriteOptions.from_options({**self._given, **(options or {})})
-        return Writer(self._spark, Env(self._storage), state or self._now(), given)
+        env = Env(self._storage)
+
+        def attempt() -> Commit:
+            state = self._now()
+            return write(Writer(self._spark, env, state, given), state)
+
+        return retry_on_conflict(env, given.concurrency.retries, attempt)
 
     def _read(self, state: TableState, where: str | Column) -> DataFrame:
         plan = plan_snapshot(state, _selection(None, where, meta=True))

@@ -1,3 +1,4 @@
+from tidelake.config.concurrency_options import ConcurrencyOptions
 from tidelake.config.read_options import ReadOptions
 from tidelake.config.service_options import ArchiveOptions, CleanOptions, ServiceOptions
 from tidelake.config.table_config import TableConfig
@@ -5,12 +6,15 @@ from tidelake.config.words import (
     BucketEngine,
     CdcMode,
     CleanPolicy,
+    ConcurrencyMode,
+    ConflictStrategy,
     DuplicatePolicy,
     FailedWritesPolicy,
     HollowCommitPolicy,
     IncrementalFormat,
     IndexType,
     KeyGeneratorType,
+    LockKind,
     MergePath,
     NullPartitionPolicy,
     PartitionFieldType,
@@ -27,12 +31,16 @@ __all__ = [
     "CdcMode",
     "CleanOptions",
     "CleanPolicy",
+    "ConcurrencyMode",
+    "ConcurrencyOptions",
+    "ConflictStrategy",
     "DuplicatePolicy",
     "FailedWritesPolicy",
     "HollowCommitPolicy",
     "IncrementalFormat",
     "IndexType",
     "KeyGeneratorType",
+    "LockKind",
     "MergePath",
     "NullPartitionPolicy",
     "PartitionFieldType",

@@ -8,7 +8,7 @@ from tidelake.config.key import Key, Kind, Scope
 _HEAD = """\
 # Options and table properties
 
-Made from `keys.py` and `write_keys.py` of `src/tidelake/config` by
+Made from `keys.py`, `write_keys.py` and `concurrency_keys.py` of `src/tidelake/config` by
 `python -m tidelake.config > docs/options.md`.
 Names and meanings are Apache Hudi's; a name marked *(ours)* exists only in tidelake.
 """

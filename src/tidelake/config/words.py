@@ -113,6 +113,35 @@ class BucketEngine(Word):
     CONSISTENT_HASHING = "CONSISTENT_HASHING"
 
 
+class ConcurrencyMode(Word):
+    """Who writes at the same time, and what becomes of two that change the same."""
+
+    SINGLE_WRITER = "SINGLE_WRITER"
+    OPTIMISTIC = "OPTIMISTIC_CONCURRENCY_CONTROL"
+    NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether others may be writing."""
+        return self is not ConcurrencyMode.SINGLE_WRITER
+
+
+class ConflictStrategy(Word):
+    """Which commits a write is compared with, and who gives way."""
+
+    SIMPLE = "simple"
+    END = "end"
+    PREFER_WRITER = "prefer writer"
+
+
+class LockKind(Word):
+    """What writers exclude each other by."""
+
+    FILE_SYSTEM = "file system"
+    STORAGE = "storage"
+    IN_PROCESS = "in process"
+
+
 class FailedWritesPolicy(Word):
     """Who rolls back a write that failed: the next write, a clean, or nobody."""
 

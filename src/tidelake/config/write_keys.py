@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidelake.config import concurrency_keys
 from tidelake.config.key import Key, Kind, Scope
 from tidelake.config.words import (
     BucketEngine,
@@ -288,13 +289,6 @@ BLOOM_MOVES_PARTITION = _write(
     "Whether a key that arrives with another partition moves there, with the global bloom index.",
     default="true",
 )
-CONCURRENCY_MODE = _write(
-    "hoodie.write.concurrency.mode",
-    Kind.WORD,
-    "Whether others write at the same time.",
-    default="SINGLE_WRITER",
-    choices=("SINGLE_WRITER", "NON_BLOCKING_CONCURRENCY_CONTROL"),
-)
 FAILED_WRITES_POLICY = _write(
     "hoodie.clean.failed.writes.policy",
     Kind.WORD,
@@ -571,4 +565,7 @@ REFUSED = {
     "hoodie.allow.operation.metadata.field": "tidelake writes deletes as delete blocks",
 }
 
-ALL: tuple[Key, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Key))
+ALL: tuple[Key, ...] = (
+    *(value for value in list(globals().values()) if isinstance(value, Key)),
+    *concurrency_keys.ALL,
+)

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 
 from typing_extensions import Self
 
-from tidelake.config import keys, write_keys
+from tidelake.config import concurrency_keys, keys, write_keys
+from tidelake.config.concurrency_options import ConcurrencyOptions
 from tidelake.config.key import Key, Scope
 from tidelake.config.read_options import edit_distance
 from tidelake.config.service_options import ServiceOptions
 from tidelake.config.words import (
     BucketEngine,
+    ConcurrencyMode,
     DuplicatePolicy,
     FailedWritesPolicy,
     IndexType,
@@ -52,7 +54,7 @@ class WriteOptions:
     bucket_count: int | None = None
     bucket_hash_fields: tuple[str, ...] = ()
     moves_partition: bool = True
-    non_blocking: bool = False
+    concurrency: ConcurrencyOptions = field(default_factory=ConcurrencyOptions)
     failed_writes: FailedWritesPolicy = FailedWritesPolicy.EAGER
     rollback_using_markers: bool = True
     sort_mode: SortMode = SortMode.NONE
@@ -84,6 +86,7 @@ class WriteOptions:
             else write_keys.SIMPLE_MOVES_PARTITION
         )
         buckets = write_keys.BUCKET_COUNT
+        concurrency = ConcurrencyOptions.from_settings(settings)
         return cls(
             settings=settings,
             operation=write_keys.OPERATION.word(settings, WriteOperation) or WriteOperation.UPSERT,
@@ -104,8 +107,8 @@ class WriteOptions:
             bucket_count=buckets.count(settings, least=1) if buckets.given(settings) else None,
             bucket_hash_fields=write_keys.BUCKET_HASH_FIELDS.items(settings),
             moves_partition=moves.flag(settings),
-            non_blocking=_is_non_blocking(settings),
-            failed_writes=_failed_writes(settings),
+            concurrency=concurrency,
+            failed_writes=_failed_writes(settings, concurrency.mode),
             rollback_using_markers=write_keys.ROLLBACK_USING_MARKERS.flag(settings),
             sort_mode=write_keys.SORT_MODE.word(settings, SortMode) or SortMode.NONE,
             parallelism=write_keys.UPSERT_PARALLELISM.count(settings) or None,
@@ -138,25 +141,15 @@ def _count(key: Key, settings: Mapping[str, str], *, least: int) -> int:
     return found
 
 
-def _is_non_blocking(settings: Mapping[str, str]) -> bool:
-    key = write_keys.CONCURRENCY_MODE
-    given = (key.text(settings) or "").upper()
-    if given not in key.choices:
-        raise key.refuse(settings, " and ".join(key.choices))
-    return given == "NON_BLOCKING_CONCURRENCY_CONTROL"
-
-
-def _failed_writes(settings: Mapping[str, str]) -> FailedWritesPolicy:
+def _failed_writes(settings: Mapping[str, str], mode: ConcurrencyMode) -> FailedWritesPolicy:
     found = write_keys.FAILED_WRITES_POLICY.word(settings, FailedWritesPolicy)
-    key = write_keys.CONCURRENCY_MODE
-    alone = key.text(settings) == key.default
-    if found is FailedWritesPolicy.EAGER and not alone:
+    if found is FailedWritesPolicy.EAGER and mode.is_shared:
         raise ConfigError(
             f"{write_keys.FAILED_WRITES_POLICY.name}={found} would roll back what others are "
-            f"writing under {key.name}={key.text(settings)}",
+            f"writing under {concurrency_keys.CONCURRENCY_MODE.name}={mode}",
             next_step=f"leave it out, or set it to {FailedWritesPolicy.LAZY}",
         )
-    return found or (FailedWritesPolicy.EAGER if alone else FailedWritesPolicy.LAZY)
+    return found or (FailedWritesPolicy.LAZY if mode.is_shared else FailedWritesPolicy.EAGER)
 
 
 def _insert_duplicates(settings: Mapping[str, str]) -> DuplicatePolicy:

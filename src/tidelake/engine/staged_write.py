@@ -111,7 +111,7 @@ def bring_in(
             next_step="write with Table.upsert, or choose another index",
         )
     work = _Staged(session, choice, staged)
-    with session.begin(choice.operation, choice.write_id) as txn:
+    with session.begin(choice.operation, choice.write_id, looked_up=False) as txn:
         rings: Rings = {}
         if choice.operation in REPLACING:
             if choice.index.is_ring:

@@ -13,11 +13,17 @@ from itertools import islice
 
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
-from tidelake.config import FailedWritesPolicy, TableConfig, WriteOperation, WriteOptions
+from tidelake.config import (
+    FailedWritesPolicy,
+    LockKind,
+    TableConfig,
+    WriteOperation,
+    WriteOptions,
+)
 from tidelake.engine.avro_types import avro_schema
 from tidelake.engine.staging import delete_leftovers
 from tidelake.env import Env
-from tidelake.errors import SchemaError, UnsupportedTableError
+from tidelake.errors import SchemaConflictError, SchemaError, UnsupportedTableError
 from tidelake.files import read_footers, read_slice
 from tidelake.files.write_task import WriteKind, WriteSpec
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
@@ -30,6 +36,9 @@ from tidelake.records import META_COLUMNS, MergeSpec
 from tidelake.records.schema import RECORD_KEY
 from tidelake.services.inline import after_write
 from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
+from tidelake.txn.concurrency import Concurrency, SchemaResolver
+from tidelake.txn.locks import choose_kind, open_lock
+from tidelake.txn.locks.provider import process_name
 from tidelake.view import StorageListing, TableView
 from tidelake.write.agree import refuse_contradictions
 from tidelake.write.groups import LiveGroup, clustered_groups, live_groups, refuse_clustered
@@ -45,6 +54,8 @@ from tidelake.write.operation import (
 from tidelake.write.plan import NewGroups, Workload, WritePlan, plan_new_files, plan_write
 from tidelake.write.ring import Rings, confirm_ring, load_rings, put_ring, renewed
 from tidelake.write.schema import WriteSchema, evolve, without_meta_columns
+from tidelake.write.schema_conflict import SchemasClashError, resolve
+from tidelake.write.sharing import refuse_blocking, refuse_unshareable, slot_name
 from tidelake.write.sizing import record_size
 from tidelake.write.spec import merge_spec, write_spec
 
@@ -54,6 +65,8 @@ _SAMPLED_KEYS = 50
 #: Commits that are looked at to learn how large rows are.
 _SIZED_COMMITS = 3
 _LATEST_SCHEMA = "latest_schema"
+#: Operations whose rows have no columns that could differ from the table's.
+_WITHOUT_SCHEMA = frozenset({WriteOperation.DELETE, WriteOperation.DELETE_PARTITION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +97,7 @@ class WriteSession:
         """
         refuse_unwritable(state.config)
         refuse_contradictions(state.config, options)
+        refuse_unshareable(state.config, options)
         self.env = env
         self.state = state
         self.options = options
@@ -120,12 +134,14 @@ class WriteSession:
             refuse_keyless(self.config, operation)
         own = [f for f in schema.fields if f.name not in META_COLUMNS]
         is_delete = operation is WriteOperation.DELETE
+        index = self._index()
+        refuse_blocking(self.options.concurrency.mode, operation, index)
         return Choice(
             operation=operation,
             schema=self._fitted(operation, T.StructType(own)),
             columns=() if is_delete else tuple(f.name for f in own),
             keys=self._keys(),
-            index=self._index(),
+            index=index,
             write_id=write_id,
         )
 
@@ -226,8 +242,34 @@ class WriteSession:
         """Return the bytes that a row takes in a base file, as far as earlier commits tell."""
         return record_size(islice(self._newest_commits(), _SIZED_COMMITS), self.options)
 
-    def begin(self, operation: WriteOperation, write_id: str | None) -> Transaction:
-        """Put the write on the timeline, once what dead writes laid aside is gone."""
+    @cached_property
+    def concurrency(self) -> Concurrency:
+        """Return the rules by which the write shares the table with others."""
+        options = self.options.concurrency
+        if not options.mode.is_shared:
+            return Concurrency(max_future_ms=options.max_future_ms)
+        in_process = choose_kind(self.env, options) is LockKind.IN_PROCESS
+        return Concurrency(
+            mode=options.mode,
+            lock=open_lock(self.env, options),
+            strategy=options.strategy,
+            allows_update=options.allows_update,
+            slot_name=slot_name,
+            max_skew_ms=min(1, options.max_skew_ms) if in_process else options.max_skew_ms,
+            max_future_ms=options.max_future_ms,
+            heartbeat_ms=options.heartbeat_ms,
+            expires_after_ms=options.expires_after_ms,
+            writer=process_name(),
+        )
+
+    def begin(
+        self, operation: WriteOperation, write_id: str | None, *, looked_up: bool = True
+    ) -> Transaction:
+        """Put the write on the timeline, once what dead writes laid aside is gone.
+
+        `looked_up` says that file groups were chosen by the table as the session found it, so that
+        whatever others completed since then counts as not seen.
+        """
         delete_leftovers(self.env, older_than_ms=self.options.staging_expiry_ms)
         return begin(
             self.env,
@@ -239,6 +281,8 @@ class WriteSession:
             roll_back=self.options.failed_writes is FailedWritesPolicy.EAGER,
             use_markers=self.options.rollback_using_markers,
             keeper=self.keeper,
+            concurrency=self.concurrency,
+            seen=self.state.timeline if looked_up else None,
         )
 
     def view(self, txn: Transaction) -> TableView:
@@ -354,11 +398,52 @@ class WriteSession:
             new_rings.update(self.renewed_rings(self._index(), others))
         for ring in new_rings.values():
             put_ring(storage, ring, txn.instant_time)
-        commit = txn.commit(stats, schema=avro, replaced=replaced, extra=self._extra())
+        commit = txn.commit(
+            stats,
+            schema=avro,
+            replaced=replaced,
+            extra=self._extra(),
+            resolve_schema=self._resolver(txn, avro)
+            if self.options.concurrency.checks_schema
+            else None,
+        )
         for partition in new_rings:
             confirm_ring(storage, partition, txn.instant_time)
-        after_write(self.env, txn.timeline, self.options.services, self.keeper)
+        with self.concurrency.section():
+            after_write(self.env, txn.timeline, self.options.services, self.keeper)
         return commit
+
+    def _resolver(self, txn: Transaction, writer: str) -> SchemaResolver:
+        stored = self.stored_schema
+        start = None if stored is None else without_meta_columns(stored.avro)
+
+        def resolve_now(now: str | None, by: str) -> str:
+            if txn.operation in _WITHOUT_SCHEMA:
+                return writer if now is None else now
+            try:
+                return resolve(
+                    start,
+                    None if now is None else without_meta_columns(now),
+                    writer,
+                    merges=self.options.concurrency.merges_schema,
+                )
+            except SchemasClashError as clash:
+                raise SchemaConflictError(
+                    ours=txn.instant_time,
+                    theirs=by,
+                    overlap=clash.columns,
+                    rule=str(clash),
+                    facts={
+                        "case of RFC-82": str(clash.case),
+                        "schema at the start": start or "none",
+                        "schema now": now or "none",
+                        "schema of this write": writer,
+                    },
+                    next_step="run the write again: it starts from the schema as it is now; "
+                    "hoodie.write.num.retries.on.conflict.failures does so by itself",
+                ) from clash
+
+        return resolve_now
 
     def _extra(self) -> dict[str, str]:
         found = dict(self.options.commit_metadata)

@@ -133,7 +133,7 @@ class Writer:
             return done
         chosen = named_partitions(session.config, wanted, session.state.view.partitions())
         avro = without_meta_columns(session.table_schema().avro)
-        with session.begin(WriteOperation.DELETE_PARTITION, write_id) as txn:
+        with session.begin(WriteOperation.DELETE_PARTITION, write_id, looked_up=False) as txn:
             replaced = {**{p: [] for p in chosen}, **session.retire(txn, chosen)}
             txn.start()
             return session.commit(txn, (), avro, replaced=replaced)
@@ -160,7 +160,7 @@ class Writer:
         is_sorted = options.sort_mode in _SORTED
         if is_sorted:
             frame = frame.sortWithinPartitions(*by_partition, RECORD_KEY)
-        with session.begin(choice.operation, choice.write_id) as txn:
+        with session.begin(choice.operation, choice.write_id, looked_up=False) as txn:
             txn.start()
             work = WriteWork(
                 spec=session.spec(txn, choice),
@@ -257,7 +257,8 @@ class Writer:
         self, rows: Incoming, workload: Workload, choice: Choice, *, by_file_id: bool = False
     ) -> Commit:
         session = self._session
-        with session.begin(choice.operation, choice.write_id) as txn:
+        looked_up = by_file_id or not choice.index.is_simple_bucket
+        with session.begin(choice.operation, choice.write_id, looked_up=looked_up) as txn:
             plan = session.plan(txn, choice, workload, by_file_id=by_file_id)
             txn.start(planned_stats(workload, plan))
             work = WriteWork(
@@ -297,7 +298,7 @@ class Writer:
             elif workload.oddly_hashed:
                 kept = stack.enter_context(_kept(_rehashed(kept, choice.index)))
                 workload = count_rows(kept)
-            with session.begin(choice.operation, choice.write_id) as txn:
+            with session.begin(choice.operation, choice.write_id, looked_up=False) as txn:
                 plan, replaced = session.plan_overwrite(txn, choice, workload)
                 txn.start()
                 work = WriteWork(

@@ -36,6 +36,8 @@ from tidelake.records.schema import FILE_NAME, RECORD_KEY
 from tidelake.storage import Storage
 
 #: From this table version on a log is named after its own instant, and blocks may have positions.
+#: Where the milliseconds of an instant time end.
+_TIME_OF_DAY_END = 17
 _FIRST_BY_INSTANT = 8
 
 
@@ -244,13 +246,17 @@ class _Log:
 
     def _name(self) -> str:
         instant = self._spec.instant_time
+        token = self._token
         if self._is_by_slice:
+            # Another writer may choose the same version of the same slice, and its tasks may have
+            # the same numbers; the time of an instant is its own.
+            token = replace(token, stage=int(instant[8:_TIME_OF_DAY_END]))
             instant = self._target.slice_instant or instant
         return format_log(
             file_id=self._target.file_id,
             instant_time=instant,
             version=self._version,
-            write_token=self._token.format(),
+            write_token=token.format(),
         )
 
     def _finish_file(self) -> None:

@@ -27,10 +27,8 @@ from tidelake.timeline import (
     open_history,
 )
 from tidelake.timeline.table_properties import PROPERTIES_PATH
+from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
 from tidelake.view import AsOf, Listing, StorageListing, TableView
-
-#: Operations that move rows about without changing the table's schema.
-_SERVICES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER", "INDEX"})
 
 #: Makes the listing and the statistics of a table that has a metadata table.
 MetadataSource = Callable[[Storage, TableConfig, Timeline], "tuple[Listing, FileStatistics] | None"]
@@ -212,22 +210,16 @@ class TableState:
 
     def writes_by_time(self) -> Sequence[Instant]:
         """Return completed writes in the order that this table version's windows go by."""
-        writes = self.timeline.writes()
-        if not self.by_completion_time:
-            return writes
-        return sorted(writes, key=lambda i: i.completion_time or "")
+        return writes_in_order(self.config, self.timeline)
 
     def schema(self, as_of: AsOf | None = None) -> TableSchema:
         """Return the table's schema now or as of a point in time."""
         avro, path = self.config.create_schema, PROPERTIES_PATH
-        for instant in reversed(self.writes_by_time()):
-            if as_of is not None and not _is_by(instant, as_of):
-                continue
-            metadata = self.contents.commit_metadata(instant)
-            if metadata.schema and metadata.operation_type not in _SERVICES:
-                avro = metadata.schema
-                path = f"{self.config.timeline_folder}/{instant.file_name}"
-                break
+        writes = [i for i in self.writes_by_time() if as_of is None or _is_by(i, as_of)]
+        found = commit_with_schema(writes, self.contents)
+        if found is not None:
+            avro = found[1]
+            path = f"{self.config.timeline_folder}/{found[0].file_name}"
         if avro is None:
             raise SchemaError(
                 f"no commit of {self.storage.spec.uri} records a schema yet",

@@ -73,7 +73,7 @@ class TidelakeWriter(DataSourceArrowWriter):
         self._instant: str | None = None
         self._spec: WriteSpec | None = None
         if self._goes_at_once(self._choice, given):
-            txn = session.begin(self._operation, None)
+            txn = session.begin(self._operation, None, looked_up=False)
             txn.start()
             self._instant = txn.instant_time
             self._spec = session.spec(txn, self._choice)
@@ -155,6 +155,8 @@ class TidelakeWriter(DataSourceArrowWriter):
         """Return whether tasks can write their rows to new file groups by themselves."""
         return (
             self._operation in _ADDING
+            # Between tasks and commit nobody is there to give signs of life to other writers.
+            and not given.concurrency.mode.is_shared
             and not choice.index.is_bucket
             and not given.combine_before_insert
             and given.insert_duplicates is DuplicatePolicy.NONE

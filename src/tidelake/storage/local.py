@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import stat as modes
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tidelake.errors import MissingFileError, StorageError
-from tidelake.storage.protocol import FileInfo, Folder, StorageSpec
+from tidelake.storage.protocol import FileInfo, Folder, StorageSpec, Tagged
 
 #: Permissions of new files, less what the process's umask takes away.
 _MODE = 0o666
@@ -132,6 +133,51 @@ class LocalStorage:
                 return False
             return True
 
+    def read_tagged(self, path: str) -> Tagged:
+        """Return the whole file with its tag, or raise `MissingFileError`."""
+        with _guard(path), open(self._full(path), "rb", buffering=0) as file:  # noqa: PTH123 - text
+            return Tagged(file.read(), _tag(os.fstat(file.fileno())))
+
+    def put_if_tagged(self, path: str, data: bytes, tag: str) -> str | None:
+        """Replace the file that still has `tag`; return its new tag, or None when it has not."""
+        with _writing(path), self.guarded(path):
+            full = self._full(path)
+            try:
+                if _tag(os.stat(full)) != tag:  # noqa: PTH116 - the path is text
+                    return None
+            except FileNotFoundError:
+                return None
+            with self._written_aside(path, data) as aside:
+                made = _tag(os.stat(aside))  # noqa: PTH116 - the path is text
+                os.replace(aside, full)  # noqa: PTH105 - both are text
+            return made
+
+    @contextmanager
+    def guarded(self, path: str) -> Iterator[None]:
+        """Keep other processes of this machine out that guard the same path.
+
+        What this leaves is an empty file beside it: to delete it would let two in.
+        """
+        folder, _, name = self._full(path).rpartition("/")
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - the path is text
+        descriptor = os.open(f"{folder}/.{name}.guard", os.O_CREAT | os.O_RDWR, _MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def delete_if_tagged(self, path: str, tag: str) -> bool:
+        """Delete the file that still has `tag`, or return False."""
+        with _writing(path), self.guarded(path):
+            try:
+                if _tag(os.stat(self._full(path))) != tag:  # noqa: PTH116 - the path is text
+                    return False
+            except FileNotFoundError:
+                return False
+            os.unlink(self._full(path))  # noqa: PTH108 - the path is text
+            return True
+
     def delete(self, path: str) -> None:
         """Delete the file; a missing file is no error."""
         try:
@@ -209,6 +255,10 @@ def _write_durably(file: BinaryIO, data: bytes) -> None:
     file.write(data)
     file.flush()
     os.fsync(file.fileno())
+
+
+def _tag(found: os.stat_result) -> str:
+    return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
 
 
 def _info(name: str, found: os.stat_result) -> FileInfo:

@@ -8,7 +8,7 @@ from itertools import count
 from typing import BinaryIO
 
 from tidelake.errors import MissingFileError
-from tidelake.storage.protocol import FileInfo, Folder, StorageSpec
+from tidelake.storage.protocol import FileInfo, Folder, StorageSpec, Tagged
 
 
 class MemoryStorage:
@@ -89,6 +89,18 @@ class MemoryStorage:
             return False
         self.put(path, data)
         return True
+
+    def read_tagged(self, path: str) -> Tagged:
+        """Return the whole file with its tag, or raise `MissingFileError`."""
+        data = self.read(path)
+        return Tagged(data, str(self._files[path][1]))
+
+    def put_if_tagged(self, path: str, data: bytes, tag: str) -> str | None:
+        """Replace the file that still has `tag`; return its new tag, or None when it has not."""
+        if path not in self._files or self.read_tagged(path).tag != tag:
+            return None
+        self.put(path, data)
+        return self.read_tagged(path).tag
 
     def delete(self, path: str) -> None:
         """Delete the file; a missing file is no error."""

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from typing_extensions import Buffer, override
 
 from tidelake.errors import MissingFileError, StorageError
-from tidelake.storage.protocol import FileInfo, Folder, StorageSpec
+from tidelake.storage.protocol import FileInfo, Folder, StorageSpec, Tagged
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -138,6 +138,23 @@ class ObjectStorage:
             return False
         return True
 
+    def read_tagged(self, path: str) -> Tagged:
+        """Return the whole object with its entity tag, or raise `MissingFileError`."""
+        with self._guard(path):
+            found = obstore.get(self._store, path)
+            return Tagged(bytes(found.bytes()), found.meta["e_tag"] or "")
+
+    def put_if_tagged(self, path: str, data: bytes, tag: str) -> str | None:
+        """Replace the object that still has `tag`; return its new tag, or None when it has not."""
+        try:
+            with self._guard(path):
+                done = obstore.put(
+                    self._store, path, data, mode={"e_tag": tag}, use_multipart=False
+                )
+        except (_ExistsError, MissingFileError):
+            return None
+        return done["e_tag"] or ""
+
     def delete(self, path: str) -> None:
         """Delete the object; a missing object is no error."""
         try:
@@ -156,7 +173,7 @@ class ObjectStorage:
             yield
         except FileNotFoundError as cause:
             raise MissingFileError(path) from cause
-        except AlreadyExistsError as cause:
+        except (AlreadyExistsError, PreconditionError) as cause:
             raise _ExistsError from cause
         except ValueError as cause:
             raise MissingFileError(path) from cause  # a name that no object can have

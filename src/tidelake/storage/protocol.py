@@ -25,6 +25,14 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
+class Tagged:
+    """The content of a file, and a tag that it has as long as nobody writes it again."""
+
+    data: bytes
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
 class StorageSpec:
     """How to reach a table's folder; a plain value that travels to executors."""
 
@@ -74,6 +82,12 @@ class Storage(Protocol):
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create the file with its whole content, or return False when it exists already."""
+
+    def read_tagged(self, path: str) -> Tagged:
+        """Return the whole file with its tag, or raise `MissingFileError`."""
+
+    def put_if_tagged(self, path: str, data: bytes, tag: str) -> str | None:
+        """Replace the file that still has `tag`; return its new tag, or None when it has not."""
 
     def delete(self, path: str) -> None:
         """Delete the file; a missing file is no error."""

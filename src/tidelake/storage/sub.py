@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from tidelake.storage.protocol import FileInfo, Folder, Storage, StorageSpec
+from tidelake.storage.protocol import FileInfo, Folder, Storage, StorageSpec, Tagged
 
 
 class SubStorage:
@@ -69,6 +69,14 @@ class SubStorage:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create the file with its whole content, or return False when it exists already."""
         return self._parent.put_if_absent(self._full(path), data)
+
+    def read_tagged(self, path: str) -> Tagged:
+        """Return the whole file with its tag, or raise `MissingFileError`."""
+        return self._parent.read_tagged(self._full(path))
+
+    def put_if_tagged(self, path: str, data: bytes, tag: str) -> str | None:
+        """Replace the file that still has `tag`; return its new tag, or None when it has not."""
+        return self._parent.put_if_tagged(self._full(path), data, tag)
 
     def delete(self, path: str) -> None:
         """Delete the file; a missing file is no error."""

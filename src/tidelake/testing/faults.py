@@ -7,7 +7,7 @@ from typing import BinaryIO, TypeVar
 
 from tidelake.errors import StorageError
 from tidelake.model import Word
-from tidelake.storage import FileInfo, Folder, Storage, StorageSpec
+from tidelake.storage import FileInfo, Folder, Storage, StorageSpec, Tagged
 
 T = TypeVar("T")
 
@@ -104,6 +104,14 @@ class FaultyStorage:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create the file with its whole content, or return False when it exists already."""
         return self._call("put_if_absent", path, lambda: self._inner.put_if_absent(path, data))
+
+    def read_tagged(self, path: str) -> Tagged:
+        """Return the whole file with its tag, or raise `MissingFileError`."""
+        return self._call("read", path, lambda: self._inner.read_tagged(path))
+
+    def put_if_tagged(self, path: str, data: bytes, tag: str) -> str | None:
+        """Replace the file that still has `tag`; return its new tag, or None when it has not."""
+        return self._call("put_if_tagged", path, lambda: self._inner.put_if_tagged(path, data, tag))
 
     def delete(self, path: str) -> None:
         """Delete the file; a missing file is no error."""

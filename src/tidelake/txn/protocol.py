@@ -28,8 +28,10 @@ If it is not, the commit did not land, and yet nothing is cleaned up here, becau
 the storage lost sight of might still arrive: the next write decides, from the timeline. If the
 timeline cannot be read either, the outcome is unknown.
 
-One writer at a time is assumed. With more of them two parts become critical sections: taking a time
-and publishing `requested`, and everything from the check that `inflight` is still there to step 9.
+With several writers two parts are critical sections under the table's lock, and each begins with a
+look at the timeline: `begin`, where a time is taken and published, and `commit` from step 6 to 9.
+In the second the write is compared with what others did since the first: see `txn.concurrency`. The
+heartbeat then appears with `requested`, is renewed while tasks write, and goes after step 9.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from tidelake.config import TableConfig
+from tidelake.config import ConcurrencyMode, TableConfig
 from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
@@ -60,6 +62,10 @@ from tidelake.timeline import (
     load_timeline,
 )
 from tidelake.timeline.load import completion_time_from
+from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
+from tidelake.txn.candidates import Start, of_stats
+from tidelake.txn.concurrency import WRITER, Concurrency, Reviewer, SchemaResolver, lost
+from tidelake.txn.heartbeat import Heartbeat
 from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable, changes_of
 from tidelake.txn.markers import delete_markers, delete_strays
 from tidelake.txn.rollback import Rollback, roll_back_failed
@@ -104,19 +110,54 @@ def begin(
     roll_back: bool = True,
     use_markers: bool = True,
     keeper: MetadataKeeper | None = None,
+    concurrency: Concurrency | None = None,
+    seen: Timeline | None = None,
 ) -> Transaction:
     """Roll back what failed before, and put a new write on the timeline.
 
-    `timeline` must be what the table has right now. `roll_back` is the policy EAGER; without it
-    failed writes stay where they are. Without `keeper` the table loses its metadata table. Plan the
-    write with the transaction's `config` and `timeline`, and list files after this call only: a
-    rollback may have changed all three.
+    `timeline` must be what the table has right now; where others write, it is loaded again.
+    `roll_back` is the policy EAGER; without it failed writes stay where they are. Without `keeper`
+    the table loses its metadata table. Plan the write with the transaction's `config` and
+    `timeline`, and list files after this call only: both may have changed. A write that found its
+    file groups earlier says in `seen` on which timeline.
     """
+    concurrency = concurrency or Concurrency()
+    with concurrency.section():
+        if concurrency.is_shared:
+            timeline = load_timeline(env.storage, config)
+        return _begin(
+            env,
+            config,
+            timeline,
+            action=action,
+            operation=operation,
+            write_id=write_id,
+            roll_back=roll_back,
+            use_markers=use_markers,
+            keeper=keeper or NoMetadataTable(env),
+            concurrency=concurrency,
+            seen=seen,
+        )
+
+
+def _begin(
+    env: Env,
+    config: TableConfig,
+    timeline: Timeline,
+    *,
+    action: Action,
+    operation: str,
+    write_id: str | None,
+    roll_back: bool,
+    use_markers: bool,
+    keeper: MetadataKeeper,
+    concurrency: Concurrency,
+    seen: Timeline | None,
+) -> Transaction:
     restore = next((i for i in timeline.pending if i.action is Action.RESTORE), None)
     if restore is not None:
         raise RestorePendingError(restore.requested_time)
-    keeper = keeper or NoMetadataTable(env)
-    times = InstantTimes(env.clock, config, timeline)
+    times = concurrency.times(env, config, timeline)
     config = keeper.prepare(config, timeline, times)
     if roll_back:
         contents = TimelineContents(env.storage, config)
@@ -126,9 +167,10 @@ def begin(
             timeline = load_timeline(env.storage, config)
     publisher = Publisher(env.storage, config)
     requested_time = times.next()
+    concurrency.ensure()
     while not publisher.request(requested_time, action):
         requested_time = times.next()
-    return Transaction(
+    txn = Transaction(
         env,
         config,
         timeline,
@@ -138,7 +180,13 @@ def begin(
         operation=operation,
         write_id=write_id,
         keeper=keeper,
+        concurrency=concurrency,
+        seen=seen,
     )
+    if concurrency.is_shared:
+        txn.heartbeat.beat()
+        txn.heartbeat.keep_beating()
+    return txn
 
 
 class Transaction:
@@ -156,6 +204,8 @@ class Transaction:
         operation: str,
         write_id: str | None,
         keeper: MetadataKeeper,
+        concurrency: Concurrency | None = None,
+        seen: Timeline | None = None,
     ) -> None:
         self.config = config
         self.timeline = timeline
@@ -170,6 +220,14 @@ class Transaction:
         self._write_id = write_id
         self._keeper = keeper
         self._publisher = Publisher(env.storage, config)
+        self._concurrency = concurrency or Concurrency()
+        self._seen = seen or timeline
+        self.heartbeat = Heartbeat(
+            env,
+            requested_time,
+            interval_ms=self._concurrency.heartbeat_ms,
+            expires_ms=self._concurrency.expires_after_ms,
+        )
 
     @property
     def marker_folder(self) -> str:
@@ -189,7 +247,8 @@ class Transaction:
             content = self._publisher.encode(
                 CommitMetadata(partition_to_write_stats=planned, operation_type=self.operation)
             )
-        self._storage.put(self.heartbeat_path, b"")
+        if not self._concurrency.is_shared:
+            self.heartbeat.beat()
         if not self._publisher.start(self.instant_time, self.action, content):
             raise InstantLostError(
                 f"instant {self.instant_time} was started by somebody else",
@@ -203,24 +262,30 @@ class Transaction:
         schema: str,
         replaced: Mapping[str, Sequence[str]] | None = None,
         extra: Mapping[str, str] | None = None,
+        resolve_schema: SchemaResolver | None = None,
     ) -> Commit:
         """Make what the tasks wrote part of the table.
 
-        `stats` name every file that counts; `schema` is the table's Avro schema from now on,
-        `replaced` the file ids by partition that are retired. Raises `InstantLostError` when
-        somebody rolled the write back, `CommitOutcomeUnknownError` when nobody can tell whether it
-        landed, and otherwise what the storage raised, in which case nothing became visible.
+        `stats` name every file that counts; `schema` is the table's Avro schema from now on, unless
+        others write and `resolve_schema` says otherwise; `replaced` the file ids by partition that
+        are retired. Raises `WriteConflictError` when the write has to give way to another,
+        `InstantLostError` when somebody rolled it back, `CommitOutcomeUnknownError` when nobody can
+        tell whether it landed, and otherwise what the storage raised, in which case nothing became
+        visible.
         """
-        content, metadata = self._content(stats, schema, replaced or {}, extra or {})
-        self._storage.delete(self.heartbeat_path)
-        delete_strays(self._storage, self.instant_time, _paths(stats))
-        if not self._publisher.is_pending(self.instant_time, self.action, State.INFLIGHT):
-            raise InstantLostError(
-                f"instant {self.instant_time} is gone from the timeline: somebody rolled it back",
-                next_step="run the write again; one writer at a time may write to this table",
-            )
-        self._keeper.record(self.instant_time, changes_of(stats, replaced), self._times)
-        completion_time, attempts = self._publish(content)
+        with self._concurrency.section():
+            if self._concurrency.is_shared:
+                schema = self._reviewed(stats, replaced or {}, schema, resolve_schema)
+            content, metadata = self._content(stats, schema, replaced or {}, extra or {})
+            self.heartbeat.end()
+            delete_strays(self._storage, self.instant_time, _paths(stats))
+            if not self._publisher.is_pending(self.instant_time, self.action, State.INFLIGHT):
+                raise lost(self.instant_time, "somebody rolled it back")
+            self._keeper.record(self.instant_time, changes_of(stats, replaced), self._times)
+            completion_time, attempts = self._publish(content)
+        if self._concurrency.is_shared:
+            # A sign of life that was on its way may have arrived after the end.
+            self.heartbeat.end()
         instant = Instant(
             requested_time=self.instant_time,
             action=self.action,
@@ -238,11 +303,14 @@ class Transaction:
         """Roll the write back, unless it has landed or might have."""
         if self.outcome is not Outcome.NOT_LANDED:
             return
-        timeline = load_timeline(self._storage, self.config)
-        mine = (i for i in timeline.pending if i.requested_time == self.instant_time)
-        rollback = Rollback(self._env, self.config, timeline, self._times, self._keeper)
-        for instant in mine:
-            rollback.run(instant)
+        self.heartbeat.end()
+        with self._concurrency.section():
+            timeline = load_timeline(self._storage, self.config)
+            self._times.see(timeline)
+            mine = [i for i in timeline.pending if i.requested_time == self.instant_time]
+            rollback = Rollback(self._env, self.config, timeline, self._times, self._keeper)
+            for instant in mine:
+                rollback.run(instant)
 
     def __enter__(self) -> Self:
         return self
@@ -265,6 +333,44 @@ class Transaction:
                 cause,
             )
 
+    def _reviewed(
+        self,
+        stats: Sequence[WriteStat],
+        replaced: Mapping[str, Sequence[str]],
+        schema: str,
+        resolve_schema: SchemaResolver | None,
+    ) -> str:
+        """Hold the write to what others did since it began; return the schema to commit."""
+        now = load_timeline(self._storage, self.config)
+        self._times.see(now)
+        contents = TimelineContents(self._storage, self.config)
+        reviewer = Reviewer(
+            concurrency=self._concurrency,
+            start=Start.of(self._seen, self.instant_time),
+            timeline=now,
+            contents=contents,
+            table_version=self.config.table_version,
+        )
+        reviewer.refuse_lost(self.instant_time)
+        if self.heartbeat.is_doomed:
+            raise lost(self.instant_time, "it gave no sign of life for too long")
+        if self._concurrency.mode is ConcurrencyMode.OPTIMISTIC:
+            reviewer.refuse_conflicts(
+                of_stats(
+                    stats,
+                    replaced,
+                    operation=self.operation,
+                    requested_time=self.instant_time,
+                    slot_name=self._concurrency.slot_name,
+                )
+            )
+        if resolve_schema is None:
+            return schema
+        found = commit_with_schema(writes_in_order(self.config, now), contents)
+        if found is None:
+            return resolve_schema(self.config.create_schema, "")
+        return resolve_schema(found[1], found[0].requested_time)
+
     def _content(
         self,
         stats: Sequence[WriteStat],
@@ -276,6 +382,8 @@ class Transaction:
         for stat in stats:
             by_partition.setdefault(stat.partition_path or "", []).append(stat)
         own = {} if self._write_id is None else {WRITE_ID: self._write_id}
+        if self._concurrency.is_shared:
+            own[WRITER] = self._concurrency.writer
         metadata = CommitMetadata(
             partition_to_write_stats={p: tuple(found) for p, found in by_partition.items()},
             compacted=False,
@@ -289,6 +397,7 @@ class Transaction:
     def _publish(self, content: bytes) -> tuple[str, int]:
         """Put the completed file; return its completion time and the number of attempts."""
         completion_time = self._times.next()
+        self._concurrency.ensure()
         # Always under one name, however often: two completed files would be two commits.
         path = self._publisher.completed_path(self.instant_time, self.action, completion_time)
         self.outcome = Outcome.UNKNOWN

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta, timezone
 
 from tidelake.config import TableConfig
 from tidelake.env import Clock
-from tidelake.errors import UnsupportedTableError
+from tidelake.errors import ClockAheadError, UnsupportedTableError
 from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.timeline import Timeline
+
+_log = logging.getLogger(__name__)
 
 _DIGITS = 17
 _FIRST = "00000000000000000"
@@ -19,24 +22,65 @@ class InstantTimes:
 
     They follow the clock, but a clock that stands behind the timeline does not go back: whatever
     compares two instants compares these texts. Times of one writer are told apart here; telling
-    those of two writers apart takes a lock around `next` and the file that publishes it.
+    those of two writers apart takes a lock around a look at the timeline, `next`, and the file that
+    publishes it. Writers that look at their clocks alone, as Apache Hudi's do, are kept behind by
+    `max_skew_ms`: nobody else gets a time before every clock has passed it.
     """
 
-    def __init__(self, clock: Clock, config: TableConfig, timeline: Timeline) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        config: TableConfig,
+        timeline: Timeline,
+        *,
+        max_skew_ms: int = 0,
+        max_future_ms: int | None = None,
+    ) -> None:
         self._clock = clock
-        self._utc = config.timeline_timezone_utc
+        self._config = config
+        self._max_skew_ms = max_skew_ms
+        self._max_future_ms = max_future_ms
         self._last = _high_water(config, timeline)
 
+    def see(self, timeline: Timeline) -> None:
+        """Take note of what others have published."""
+        self._last = max(self._last, _high_water(self._config, timeline))
+
     def next(self) -> str:
-        """Return a time that nothing on the timeline has reached."""
-        now = self.at(self._clock.now_ms())
+        """Return a time that nothing on the timeline has reached.
+
+        Raises `ClockAheadError` when that is too far in the future.
+        """
+        now_ms = self._clock.now_ms()
+        now = self.at(now_ms)
+        if now <= self._last:
+            self._refuse_future(now, now_ms)
         self._last = now if now > self._last else _successor(self._last)
+        if self._max_skew_ms:
+            while self.at(self._clock.now_ms() - self._max_skew_ms) < self._last:
+                self._clock.sleep_ms(self._max_skew_ms)
         return self._last
+
+    def _refuse_future(self, now: str, now_ms: int) -> None:
+        if self._max_future_ms is None:
+            return
+        if self._last > self.at(now_ms + self._max_future_ms):
+            raise ClockAheadError(
+                f"the timeline has an instant at {self._last}, and this machine's clock says {now}",
+                next_step="set the clock right; if it is right, and the instant is to stay, raise "
+                "hoodie.time.generator.max_future_ms",
+            )
+        if self._last > self.at(now_ms + self._max_skew_ms):
+            _log.warning(
+                "this machine's clock says %s and is behind the timeline, which is at %s",
+                now,
+                self._last,
+            )
 
     def at(self, epoch_ms: int) -> str:
         """Return a moment in the digits of the timeline."""
         moment = datetime.fromtimestamp(epoch_ms // 1000, timezone.utc)
-        if not self._utc:
+        if not self._config.timeline_timezone_utc:
             moment = moment.astimezone()  # what Hudi calls LOCAL: the zone of the process
         return f"{moment:%Y%m%d%H%M%S}{epoch_ms % 1000:03d}"
 

@@ -6,7 +6,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from tidelake.config import BucketEngine, IndexType, TableConfig, WriteOptions, write_keys
+from tidelake.config import (
+    BucketEngine,
+    ConcurrencyMode,
+    IndexType,
+    TableConfig,
+    WriteOptions,
+    write_keys,
+)
 from tidelake.errors import ConfigError
 from tidelake.records.keys import bucket_of, split_record_key
 
@@ -108,7 +115,9 @@ def choose_index(
         return Index(
             type=options.index_type or IndexType.SIMPLE, moves_partition=options.moves_partition
         )
-    fixed = options.non_blocking or any(i.endswith(FIXED_ID_END) for i in file_ids)
+    fixed = options.concurrency.mode is ConcurrencyMode.NON_BLOCKING or any(
+        i.endswith(FIXED_ID_END) for i in file_ids
+    )
     return _bucket(config, options, options.bucket_engine, count, fixed_ids=fixed)
 
 

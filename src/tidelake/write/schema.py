@@ -10,15 +10,7 @@ from typing import Any
 from tidelake.errors import SchemaError, reading
 from tidelake.records import META_COLUMNS
 from tidelake.records.schema import parse_avro
-
-#: What each type may become without losing a row's meaning, as Hudi widens.
-_WIDER = {
-    "int": ("long", "float", "double", "string"),
-    "long": ("float", "double", "string"),
-    "float": ("double", "string"),
-    "double": ("string",),
-    "string": ("bytes",),
-}
+from tidelake.write.avro_nodes import WIDER, core, digits, is_nullable, kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +53,10 @@ def evolve(table: str | None, incoming: str, *, fill_missing: bool = True) -> Wr
             fields.append(field)
             continue
         merged = _merged(field["type"], given[name]["type"], name)
-        if not _is_nullable(field["type"]):
-            if _is_nullable(given[name]["type"]):
+        if not is_nullable(field["type"]):
+            if is_nullable(given[name]["type"]):
                 required.append(name)
-            merged = _core(merged)
+            merged = core(merged)
         fields.append(field if merged == field["type"] else {**field, "type": merged})
     added = [f for name, f in given.items() if name not in known]
     fields += [_nullable_field(f) for f in added]
@@ -93,9 +85,9 @@ def field_names(avro: str) -> list[str]:
         for field in node["fields"]:
             path = f"{prefix}{field['name']}"
             found.append(path)
-            core = _core(field["type"])
-            if _kind(core) == "record":
-                walk(core, f"{path}.")
+            inner = core(field["type"])
+            if kind(inner) == "record":
+                walk(inner, f"{path}.")
 
     walk(parse_avro(avro), "")
     return found
@@ -103,7 +95,7 @@ def field_names(avro: str) -> list[str]:
 
 def nullable_columns(avro: str) -> frozenset[str]:
     """Return the top-level columns that may be null."""
-    return frozenset(f["name"] for f in parse_avro(avro)["fields"] if _is_nullable(f["type"]))
+    return frozenset(f["name"] for f in parse_avro(avro)["fields"] if is_nullable(f["type"]))
 
 
 def _refuse_clashes(names: list[str]) -> None:
@@ -124,7 +116,7 @@ def _refuse_clashes(names: list[str]) -> None:
 
 def _refuse_missing(field: Mapping[str, Any], *, fill_missing: bool) -> None:
     name = field["name"]
-    if not _is_nullable(field["type"]):
+    if not is_nullable(field["type"]):
         raise SchemaError(
             f"the rows have no column {name}, and the table requires a value in it",
             next_step=f"add the column {name} to the rows",
@@ -139,14 +131,14 @@ def _refuse_missing(field: Mapping[str, Any], *, fill_missing: bool) -> None:
 
 def _merged(old: Any, new: Any, path: str) -> Any:
     """Return the type that holds the values of both; `old` itself when it does."""
-    made = _merged_core(_core(old), _core(new), path)
-    if made is _core(old):
+    made = _merged_core(core(old), core(new), path)
+    if made is core(old):
         return old
     return _with_null(old, made)
 
 
 def _merged_core(old: Any, new: Any, path: str) -> Any:
-    before, after = _kind(old), _kind(new)
+    before, after = kind(old), kind(new)
     if before != after:
         return _widened(old, new, path)
     if before == "decimal":
@@ -163,10 +155,10 @@ def _merged_core(old: Any, new: Any, path: str) -> Any:
 
 
 def _widened(old: Any, new: Any, path: str) -> Any:
-    before, after = _kind(old), _kind(new)
-    if before in _WIDER.get(after, ()):
+    before, after = kind(old), kind(new)
+    if before in WIDER.get(after, ()):
         return old
-    if after in _WIDER.get(before, ()) and after != "bytes":
+    if after in WIDER.get(before, ()) and after != "bytes":
         return new
     if before == "enum" and after == "string":
         return old
@@ -178,18 +170,13 @@ def _widened(old: Any, new: Any, path: str) -> Any:
 
 
 def _merged_decimal(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Any:
-    (whole, scale), (new_whole, new_scale) = _digits(old), _digits(new)
+    (whole, scale), (new_whole, new_scale) = digits(old), digits(new)
     if new_whole <= whole and new_scale <= scale:
         return old
     raise SchemaError(
         f"column {path} is {_shown(old)} in the table, which does not hold {_shown(new)}",
         next_step=f"cast the column {path} to {_shown(old)}; Hudi cannot widen decimals",
     )
-
-
-def _digits(node: Mapping[str, Any]) -> tuple[int, int]:
-    scale = int(node.get("scale", 0))
-    return int(node["precision"]) - scale, scale
 
 
 def _merged_record(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Any:
@@ -201,7 +188,7 @@ def _merged_record(old: Mapping[str, Any], new: Mapping[str, Any], path: str) ->
         name, at = field["name"], f"{path}.{field['name']}"
         if name not in given:
             # A struct may lack what the table has only where the table can do without.
-            fields.append(field if _is_nullable(field["type"]) else _nullable_field(field))
+            fields.append(field if is_nullable(field["type"]) else _nullable_field(field))
             continue
         merged = _merged_inner(field["type"], given[name]["type"], at)
         fields.append(field if merged is field["type"] else {**field, "type": merged})
@@ -212,48 +199,23 @@ def _merged_record(old: Mapping[str, Any], new: Mapping[str, Any], path: str) ->
 def _merged_inner(old: Any, new: Any, path: str) -> Any:
     """Return the merged type of something inside a column, where nulls are not counted first."""
     made = _merged(old, new, path)
-    if _is_nullable(new) and not _is_nullable(old):
-        return ["null", _core(made)]
+    if is_nullable(new) and not is_nullable(old):
+        return ["null", core(made)]
     return made
 
 
 def _nullable_field(field: Mapping[str, Any]) -> dict[str, Any]:
-    return {**field, "type": ["null", _core(field["type"])], "default": None}
-
-
-def _is_nullable(node: Any) -> bool:
-    return isinstance(node, list) and "null" in node
-
-
-def _core(node: Any) -> Any:
-    if not isinstance(node, list):
-        return node
-    some = [branch for branch in node if branch != "null"]
-    return some[0] if len(some) == 1 else node
+    return {**field, "type": ["null", core(field["type"])], "default": None}
 
 
 def _with_null(like: Any, core: Any) -> Any:
-    if not _is_nullable(like):
+    if not is_nullable(like):
         return core
     return ["null", core] if like[0] == "null" else [core, "null"]
 
 
-def _kind(node: Any) -> str:
-    if isinstance(node, list):
-        return "union"
-    if isinstance(node, str):
-        return node
-    logical = node.get("logicalType")
-    if logical == "decimal":
-        return "decimal"
-    kind = node["type"]
-    if logical is not None and isinstance(kind, str) and kind in ("int", "long"):
-        return str(logical)
-    return str(kind) if isinstance(kind, str) else _kind(kind)
-
-
 def _shown(node: Any) -> str:
-    kind = _kind(node)
-    if kind == "decimal":
+    name = kind(node)
+    if name == "decimal":
         return f"decimal({node['precision']},{node.get('scale', 0)})"
-    return {"record": "a struct", "long": "bigint", "bytes": "binary"}.get(kind, kind)
+    return {"record": "a struct", "long": "bigint", "bytes": "binary"}.get(name, name)

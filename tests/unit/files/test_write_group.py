@@ -386,7 +386,8 @@ def test_version_6_logs_are_named_after_their_slice_and_count_up(tmp_path: Path)
     (first,) = table.write([row("a", 2)], WriteKind.APPEND, change=Change.UPDATE)
     (second,) = table.write([row("a", 3)], WriteKind.APPEND, change=Change.UPDATE)
     opened = "20261115200001000"
-    names = [f".{GROUP}_{opened}.log.{at}_3-7-11" for at in (1, 2)]
+    # The time of the write in the token tells apart what writers at the same time would name alike.
+    names = [f".{GROUP}_{opened}.log.{at}_3-20000{at + 1}000-11" for at in (1, 2)]
     assert [first.path, second.path] == [f"{PARTITION}/{name}" for name in names]
     assert (first.log_version, second.log_version) == (1, 2)
     assert second.log_files == tuple(names)

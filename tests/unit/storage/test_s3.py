@@ -61,6 +61,14 @@ def test_ranges_stop_at_the_end(storage: Storage) -> None:
         assert file.read() == b"789"
 
 
+def test_a_tag_has_one_heir(storage: Storage) -> None:
+    storage.put("lock", b"first")
+    tag = storage.read_tagged("lock").tag
+    assert storage.put_if_tagged("lock", b"second", tag) is not None
+    assert storage.put_if_tagged("lock", b"third", tag) is None
+    assert storage.read("lock") == b"second"
+
+
 def test_put_if_absent_keeps_the_first(storage: Storage) -> None:
     assert storage.put_if_absent("instant", b"ours")
     assert not storage.put_if_absent("instant", b"theirs")

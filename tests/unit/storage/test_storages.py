@@ -138,6 +138,38 @@ def test_put_if_absent_has_one_winner(storage: Storage) -> None:
     assert [file.name for file in storage.list("timeline").files] == ["instant"]
 
 
+def test_a_file_is_replaced_only_while_it_has_its_tag(storage: Storage) -> None:
+    storage.put("lock", b"first")
+    first = storage.read_tagged("lock")
+    second = storage.put_if_tagged("lock", b"second", first.tag)
+    assert second is not None
+    assert storage.put_if_tagged("lock", b"third", first.tag) is None
+    found = storage.read_tagged("lock")
+    assert (found.data, found.tag) == (b"second", second)
+    storage.delete("lock")
+    assert storage.put_if_tagged("lock", b"fourth", second) is None
+    assert storage.stat("lock") is None
+    with pytest.raises(MissingFileError):
+        storage.read_tagged("lock")
+
+
+def test_a_tag_has_one_heir(storage: Storage) -> None:
+    storage.put("lock", b"first")
+    tag = storage.read_tagged("lock").tag
+    won: list[int] = []
+
+    def put(number: int) -> None:
+        if storage.put_if_tagged("lock", b"%d" % number, tag) is not None:
+            won.append(number)
+
+    threads = [threading.Thread(target=put, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [storage.read("lock")] == [b"%d" % number for number in won]
+
+
 def test_deleted_files_are_gone(storage: Storage) -> None:
     storage.put("a", b"x")
     storage.delete("a")

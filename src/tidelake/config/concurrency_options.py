@@ -1,0 +1,95 @@
+"""How a writer shares the table with others, as it was asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from typing_extensions import Self
+
+from tidelake.config import concurrency_keys as keys
+from tidelake.config.key import Key
+from tidelake.config.words import ConcurrencyMode, ConflictStrategy, LockKind
+
+_CLASSES = {
+    "client.transaction.SimpleConcurrentFileWritesConflictResolutionStrategy": "simple",
+    "client.transaction.BucketIndexConcurrentFileWritesConflictResolutionStrategy": "simple",
+    "client.transaction.EndTimestampBasedConcurrentFileWritesConflictResolutionStrategy": "end",
+    "client.transaction.PreferWriterConflictResolutionStrategy": "prefer writer",
+    "client.transaction.IngestionPrimaryWriterBasedConflictResolutionStrategy": "prefer writer",
+    "client.clustering.update.strategy.SparkRejectUpdateStrategy": "reject",
+    "client.clustering.update.strategy.SparkAllowUpdateStrategy": "allow",
+    "client.transaction.lock.InProcessLockProvider": "in process",
+    "client.transaction.lock.FileSystemBasedLockProvider": "file system",
+    "client.transaction.lock.StorageBasedLockProvider": "storage",
+    "client.transaction.MergingSchemaConflictResolutionStrategy": "merge",
+    "client.transaction.SimpleSchemaConflictResolutionStrategy": "reject",
+}
+#: People give class names with and without the package.
+_WORDS = {name.rpartition(".")[2].lower(): word for name, word in _CLASSES.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConcurrencyOptions:
+    """The options of one writer among others, typed; times are in milliseconds."""
+
+    mode: ConcurrencyMode = ConcurrencyMode.SINGLE_WRITER
+    strategy: ConflictStrategy = ConflictStrategy.SIMPLE
+    allows_update: bool = False
+    allows_mtime: bool = False
+    retries: int = 0
+    lock: LockKind | None = None
+    lock_wait_ms: int = 60_000
+    lock_retry_ms: int = 1_000
+    lock_path: str | None = None
+    lock_expire_ms: int = 600_000
+    lock_validity_ms: int = 300_000
+    heartbeat_ms: int = 60_000
+    heartbeat_misses: int = 2
+    max_skew_ms: int = 200
+    max_future_ms: int = 600_000
+    checks_schema: bool = True
+    merges_schema: bool = False
+
+    @property
+    def expires_after_ms(self) -> int:
+        """Return after what silence a write counts as dead."""
+        return self.heartbeat_ms * self.heartbeat_misses
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str]) -> Self:
+        """Read the options; raise `ConfigError` for a wrong one."""
+        given = {name: _word(value) for name, value in settings.items()}
+        strategy = keys.CONFLICT_STRATEGY.word(given, ConflictStrategy) or ConflictStrategy.SIMPLE
+        updates = _one_of(keys.CLUSTERING_UPDATES, given)
+        return cls(
+            mode=keys.CONCURRENCY_MODE.word(given, ConcurrencyMode)
+            or ConcurrencyMode.SINGLE_WRITER,
+            strategy=strategy,
+            allows_update=updates == "allow" or strategy is ConflictStrategy.PREFER_WRITER,
+            allows_mtime=keys.ALLOW_MTIME.flag(given),
+            retries=keys.RETRIES.count(given) or 0,
+            lock=keys.LOCK_PROVIDER.word(given, LockKind),
+            lock_wait_ms=keys.LOCK_WAIT_MS.count(given) or 0,
+            lock_retry_ms=keys.LOCK_RETRY_MS.count(given, least=1) or 1,
+            lock_path=keys.LOCK_FILE_PATH.text(given),
+            lock_expire_ms=(keys.LOCK_FILE_EXPIRE.count(given) or 0) * 60_000,
+            lock_validity_ms=(keys.LOCK_VALIDITY.count(given, least=1) or 1) * 1_000,
+            heartbeat_ms=keys.HEARTBEAT_MS.count(given, least=1_000) or 1_000,
+            heartbeat_misses=keys.HEARTBEAT_MISSES.count(given, least=1) or 1,
+            max_skew_ms=keys.MAX_SKEW_MS.count(given) or 0,
+            max_future_ms=keys.MAX_FUTURE_MS.count(given) or 0,
+            checks_schema=keys.SCHEMA_CHECK.flag(given),
+            merges_schema=_one_of(keys.SCHEMA_STRATEGY, given) == "merge",
+        )
+
+
+def _word(value: str) -> str:
+    return _WORDS.get(value.strip().rpartition(".")[2].lower(), value)
+
+
+def _one_of(key: Key, settings: Mapping[str, str]) -> str:
+    value = (key.text(settings) or "").lower()
+    if value not in key.choices:
+        raise key.refuse(settings, " and ".join(key.choices))
+    return value

@@ -1,0 +1,33 @@
+"""The table's schema as its commits tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelake.config import TableConfig
+from tidelake.model import Instant
+from tidelake.timeline.contents import TimelineContents
+from tidelake.timeline.timeline import Timeline
+
+#: Operations that move rows about; they may carry an older schema than the table has.
+_SERVICES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER", "INDEX"})
+_FIRST_BY_COMPLETION = 8
+
+
+def writes_in_order(config: TableConfig, timeline: Timeline) -> tuple[Instant, ...]:
+    """Return completed writes by the time that this table version goes by, newest last."""
+    writes = timeline.writes()
+    if config.table_version < _FIRST_BY_COMPLETION:
+        return writes
+    return tuple(sorted(writes, key=lambda i: i.completion_time or ""))
+
+
+def commit_with_schema(
+    writes: Iterable[Instant], contents: TimelineContents
+) -> tuple[Instant, str] | None:
+    """Return the newest of `writes`, which are in order, that says the table's schema."""
+    for instant in reversed(tuple(writes)):
+        metadata = contents.commit_metadata(instant)
+        if metadata.schema and metadata.operation_type not in _SERVICES:
+            return instant, metadata.schema
+    return None

@@ -1,0 +1,226 @@
+"""Who a write is compared with before it commits, and what those others touched.
+
+Completed instants count when the write cannot have seen their result, pending ones when they are
+plans that a commit would invalidate. Each question is asked of one timeline, loaded inside the
+critical section of the commit; `Start` is what the write saw when it chose its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tidelake.errors import MissingFileError
+from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
+from tidelake.formats.file_name import parse_base
+from tidelake.model import WRITE_ACTIONS, Action, Instant, State, Word
+from tidelake.timeline import Timeline, TimelineContents
+from tidelake.txn.conflict import Footprint, Kind, Slot
+
+#: Turns a file id into what `Slot` calls its name.
+SlotName = Callable[[str], str]
+
+_WHOLE_PARTITIONS = frozenset({"INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE", "DELETE_PARTITION"})
+_KINDS = {
+    "COMPACT": Kind.COMPACTION,
+    "LOG_COMPACT": Kind.LOG_COMPACTION,
+    "CLUSTER": Kind.CLUSTERING,
+}
+
+
+class Basis(Word):
+    """Which time tells whether a write saw the result of another."""
+
+    START = "start"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What a write saw of the timeline when it chose its files.
+
+    Instants are published in the order of their times, and so are completions, because both happen
+    under the table's lock. So whatever was not there is later than the latest that was.
+    """
+
+    requested_time: str
+    pending: frozenset[str] = frozenset()
+    latest_requested: str = ""
+    latest_completion: str = ""
+
+    @classmethod
+    def of(cls, timeline: Timeline, requested_time: str) -> Start:
+        """Return the start of a write that saw `timeline`, with its own instant or without."""
+        others = [i for i in timeline.instants if i.requested_time != requested_time]
+        return cls(
+            requested_time=requested_time,
+            pending=frozenset(i.requested_time for i in others if not i.is_completed),
+            latest_requested=max((i.requested_time for i in others), default=""),
+            latest_completion=max((i.completion_time or "" for i in others), default=""),
+        )
+
+
+def completed_candidates(timeline: Timeline, start: Start, basis: Basis) -> list[Instant]:
+    """Return the completed writes whose result the write cannot have seen, by requested time."""
+    others = (i for i in timeline.writes() if i.requested_time != start.requested_time)
+    if basis is Basis.END:
+        return [i for i in others if (i.completion_time or "") > start.latest_completion]
+    return [
+        i
+        for i in others
+        if i.requested_time > start.latest_requested or i.requested_time in start.pending
+    ]
+
+
+def pending_candidates(
+    timeline: Timeline,
+    contents: TimelineContents,
+    start: Start,
+    *,
+    ours: Kind,
+    allows_update: bool = False,
+) -> list[Instant]:
+    """Return the pending instants that a commit of the kind `ours` may invalidate.
+
+    Other pending writes are none of them: they will find ours when they commit. `allows_update` is
+    the strategy under which a clustering gives way to writes.
+    """
+    others = (i for i in timeline.pending if i.requested_time != start.requested_time)
+    return [
+        instant
+        for instant in others
+        if _matters(ours, _pending_kind(instant, contents), allows_update=allows_update)
+    ]
+
+
+def _matters(ours: Kind, pending: Kind | None, *, allows_update: bool) -> bool:
+    if ours is Kind.INGESTION:
+        # Compactions of any age: old plans matter to writers of base files, as `judge` knows.
+        if pending is Kind.CLUSTERING:
+            return not allows_update
+        return pending in (Kind.COMPACTION, Kind.LOG_COMPACTION)
+    if ours is Kind.CLUSTERING:
+        return pending is Kind.INGESTION and allows_update
+    return ours is Kind.LOG_COMPACTION and pending is Kind.COMPACTION
+
+
+def footprint(
+    instant: Instant, contents: TimelineContents, slot_name: SlotName = str
+) -> Footprint | None:
+    """Return what an instant touched or set out to touch.
+
+    None means that it was rolled back since the timeline was loaded. A pending write that did not
+    say what it will touch has an empty footprint; see `is_silent`.
+    """
+    try:
+        if instant.is_completed:
+            return of_commit(instant, contents.commit_metadata(instant), slot_name)
+        return _of_pending(instant, contents, slot_name)
+    except MissingFileError:
+        return None
+
+
+def of_commit(instant: Instant, metadata: CommitMetadata, slot_name: SlotName = str) -> Footprint:
+    """Return what a completed write touched."""
+    return of_stats(
+        metadata.write_stats,
+        metadata.partition_to_replace_file_ids or {},
+        operation=metadata.operation_type or "",
+        requested_time=instant.requested_time,
+        completion_time=instant.completion_time,
+        slot_name=slot_name,
+        kind=Kind.COMPACTION if instant.planned_as is Action.COMPACTION else None,
+    )
+
+
+def of_stats(
+    stats: Iterable[WriteStat],
+    replaced: Mapping[str, Iterable[str]],
+    *,
+    operation: str,
+    requested_time: str,
+    completion_time: str | None = None,
+    slot_name: SlotName = str,
+    kind: Kind | None = None,
+) -> Footprint:
+    """Return what a write with these stats touches."""
+    slots: set[Slot] = set()
+    bases: set[Slot] = set()
+    partitions: set[str] = set(replaced)
+    for stat in stats:
+        partition = stat.partition_path or ""
+        partitions.add(partition)
+        if not stat.file_id:
+            continue
+        slot = Slot(partition, slot_name(stat.file_id))
+        slots.add(slot)
+        if stat.path and parse_base(*_split(stat.path), 0) is not None:
+            bases.add(slot)
+    retired = {Slot(p, slot_name(file_id)) for p, ids in replaced.items() for file_id in ids}
+    is_whole = operation.upper() in _WHOLE_PARTITIONS
+    return Footprint(
+        kind=kind or _KINDS.get(operation.upper(), Kind.INGESTION),
+        requested_time=requested_time,
+        completion_time=completion_time,
+        slots=frozenset(slots | retired),
+        base_slots=frozenset(bases | retired),
+        partitions=frozenset(partitions) if is_whole else frozenset(),
+    )
+
+
+def is_silent(found: Footprint) -> bool:
+    """Return whether a pending write did not say what it will touch."""
+    return found.is_pending and not found.slots and not found.partitions
+
+
+def _of_pending(
+    instant: Instant, contents: TimelineContents, slot_name: SlotName
+) -> Footprint | None:
+    kind = _pending_kind(instant, contents)
+    if kind is None:
+        return None
+    if kind is Kind.INGESTION:
+        # Before it is inflight, a write has not said anything.
+        is_known = instant.state is State.INFLIGHT
+        metadata = contents.commit_metadata(instant) if is_known else CommitMetadata()
+        return of_commit(instant, metadata, slot_name)
+    planned = _planned(instant, contents, kind)
+    return Footprint(
+        kind=kind,
+        requested_time=instant.requested_time,
+        slots=frozenset(Slot(partition, slot_name(file_id)) for partition, file_id in planned),
+    )
+
+
+def _planned(instant: Instant, contents: TimelineContents, kind: Kind) -> Iterator[tuple[str, str]]:
+    """Return what a plan names; its inflight file is empty, so the requested one is read."""
+    if kind is Kind.CLUSTERING:
+        plan = contents.clustering_plan(instant)
+        for group in plan.input_groups if plan else ():
+            yield from ((piece.partition_path or "", piece.file_id) for piece in group.slices)
+        return
+    for operation in contents.compaction_plan(instant).operations or ():
+        yield operation.partition_path or "", operation.file_id
+
+
+def _pending_kind(instant: Instant, contents: TimelineContents) -> Kind | None:
+    """Return what a pending instant is; None for bookkeeping, and for what was rolled back."""
+    action = instant.planned_as
+    if action is Action.COMPACTION:
+        return Kind.COMPACTION
+    if action is Action.LOGCOMPACTION:
+        return Kind.LOG_COMPACTION
+    if action is Action.CLUSTERING:
+        return Kind.CLUSTERING
+    if action not in WRITE_ACTIONS:
+        return None
+    try:
+        is_clustering = contents.is_clustering(instant)
+    except MissingFileError:
+        return None
+    return Kind.CLUSTERING if is_clustering else Kind.INGESTION
+
+
+def _split(path: str) -> tuple[str, str]:
+    partition, _, name = path.rpartition("/")
+    return partition, name

@@ -1,0 +1,210 @@
+"""How a writer shares the table with others: its lock, and what it checks before it commits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tidelake.config import ConcurrencyMode, ConflictStrategy, TableConfig
+from tidelake.env import Env
+from tidelake.errors import InstantLostError, MissingFileError, WriteConflictError
+from tidelake.formats.commit_metadata import CommitMetadata
+from tidelake.model import Action, Instant
+from tidelake.timeline import Timeline, TimelineContents
+from tidelake.txn.candidates import (
+    Basis,
+    SlotName,
+    Start,
+    completed_candidates,
+    footprint,
+    pending_candidates,
+)
+from tidelake.txn.conflict import Footprint, Rule, judge, overlap
+from tidelake.txn.locks import TableLock
+from tidelake.txn.time import InstantTimes
+
+#: Key of a commit's extra metadata that says which process wrote it.
+WRITER = "tidelake.writer"
+
+#: Takes the table's schema as it is now and the instant that made it so; returns the schema to
+#: commit.
+SchemaResolver = Callable[["str | None", str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concurrency:
+    """The rules by which one writer shares a table, and the lock by which it does.
+
+    Without a lock the writer is alone. `slot_name` says what of a file id two writers must not
+    both have: see `txn.conflict.Slot`.
+    """
+
+    mode: ConcurrencyMode = ConcurrencyMode.SINGLE_WRITER
+    lock: TableLock | None = None
+    strategy: ConflictStrategy = ConflictStrategy.SIMPLE
+    allows_update: bool = False
+    slot_name: SlotName = str
+    max_skew_ms: int = 0
+    max_future_ms: int | None = None
+    heartbeat_ms: int = 60_000
+    expires_after_ms: int = 120_000
+    writer: str = ""
+
+    def __post_init__(self) -> None:
+        if self.mode.is_shared and self.lock is None:
+            raise ValueError(f"{self.mode} takes a lock")
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether others may be writing."""
+        return self.mode.is_shared
+
+    @contextmanager
+    def section(self) -> Iterator[None]:
+        """Keep other writers out: of taking times, and of commits."""
+        if self.lock is None:
+            yield
+            return
+        with self.lock.held():
+            yield
+
+    def ensure(self) -> None:
+        """Raise `LockLostError` when others may have come in since the section began."""
+        if self.lock is not None:
+            self.lock.ensure()
+
+    def times(self, env: Env, config: TableConfig, timeline: Timeline) -> InstantTimes:
+        """Return a source of times that goes on from `timeline`."""
+        return InstantTimes(
+            env.clock,
+            config,
+            timeline,
+            max_skew_ms=self.max_skew_ms,
+            max_future_ms=self.max_future_ms,
+        )
+
+    @property
+    def basis(self) -> Basis:
+        """Return which time tells whether a write saw the result of another."""
+        return Basis.END if self.strategy is ConflictStrategy.END else Basis.START
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewer:
+    """Compares one write with what others did since it began, on the timeline as it is now."""
+
+    concurrency: Concurrency
+    start: Start
+    timeline: Timeline
+    contents: TimelineContents
+    table_version: int
+
+    def refuse_lost(self, instant_time: str) -> None:
+        """Raise `InstantLostError` when somebody has rolled the write back, or begun to."""
+        if not any(i.requested_time == instant_time for i in self.timeline.pending):
+            raise lost(instant_time, "somebody rolled it back")
+        for rollback in self.timeline.pending:
+            if rollback.action is Action.ROLLBACK and self._targets(rollback, instant_time):
+                raise lost(
+                    instant_time, f"rollback {rollback.requested_time} has begun to take it back"
+                )
+
+    def refuse_conflicts(self, ours: Footprint) -> None:
+        """Raise `WriteConflictError` when the write has to give way to another."""
+        for instant in self._candidates(ours):
+            theirs = footprint(instant, self.contents, self.concurrency.slot_name)
+            if theirs is None:
+                continue
+            rule = judge(ours, theirs, table_version=self.table_version)
+            if rule.refuses:
+                raise self._conflict(ours, instant, theirs, rule)
+
+    def _candidates(self, ours: Footprint) -> Iterable[Instant]:
+        yield from completed_candidates(self.timeline, self.start, self.concurrency.basis)
+        yield from pending_candidates(
+            self.timeline,
+            self.contents,
+            self.start,
+            ours=ours.kind,
+            allows_update=self.concurrency.allows_update,
+        )
+
+    def _targets(self, rollback: Instant, instant_time: str) -> bool:
+        try:
+            target = self.contents.rollback_plan(rollback).instant_to_rollback
+        except MissingFileError:
+            return False
+        return target is not None and target.commit_time == instant_time
+
+    def _conflict(
+        self, ours: Footprint, instant: Instant, theirs: Footprint, rule: Rule
+    ) -> WriteConflictError:
+        shared = frozenset(map(str, overlap(ours, theirs)))
+        return WriteConflictError(
+            ours=ours.requested_time,
+            theirs=theirs.requested_time,
+            overlap=shared,
+            rule=rule.value,
+            facts=self._facts(ours, instant, theirs, rule),
+            next_step=_next_step(rule),
+        )
+
+    def _facts(
+        self, ours: Footprint, instant: Instant, theirs: Footprint, rule: Rule
+    ) -> dict[str, str]:
+        done = theirs.completion_time or "still pending"
+        writer = (
+            _written_by(self.contents.commit_metadata(instant)) if theirs.completion_time else ""
+        )
+        return {
+            "our interval": f"{ours.requested_time} to now, by {self.concurrency.writer}",
+            "their interval": f"{theirs.requested_time} to {done}{writer}",
+            "they are": f"{theirs.kind} ({instant.action})",
+            "compared by": f"{self.concurrency.strategy} strategy",
+            "a retry": _retry(rule),
+            "would have avoided it": _avoidance(rule),
+        }
+
+
+def lost(instant_time: str, how: str) -> InstantLostError:
+    """Return the error of a write that others took off the table."""
+    return InstantLostError(
+        f"instant {instant_time} does not count any more: {how}",
+        next_step="run the write again. A writer is rolled back when it gives no sign of life for "
+        "hoodie.client.heartbeat.interval_in_ms times "
+        "hoodie.client.heartbeat.tolerable.misses, or when another writer thinks it is alone",
+    )
+
+
+def _written_by(metadata: CommitMetadata) -> str:
+    writer = metadata.extra_metadata.get(WRITER)
+    return f", by {writer}" if writer else ""
+
+
+def _next_step(rule: Rule) -> str:
+    if rule is Rule.CLUSTERING_PENDING:
+        return "let the clustering finish or roll it back, then run the write again"
+    if rule is Rule.TWO_BASES:
+        return "run the compaction to its end, then the write again"
+    return (
+        "run the write again: it starts from the table as it is now; "
+        "hoodie.write.num.retries.on.conflict.failures does so by itself"
+    )
+
+
+def _retry(rule: Rule) -> str:
+    if rule in (Rule.CLUSTERING_PENDING, Rule.TWO_BASES):
+        return "would meet the same plan until that is done or rolled back"
+    return "would succeed, unless somebody else changes the same meanwhile"
+
+
+def _avoidance(rule: Rule) -> str:
+    if rule in (Rule.CLUSTERING_PENDING, Rule.CLUSTERED_AWAY):
+        return "hoodie.clustering.updates.strategy=allow, under which clusterings give way"
+    if rule in (Rule.TWO_BASES, Rule.SHARED_LOGS):
+        return "table version 8 or later and a bucket index, which adds logs and no base files"
+    return (
+        "hoodie.write.concurrency.mode=NON_BLOCKING_CONCURRENCY_CONTROL on a merge-on-read table "
+        "with a bucket index, or writers that keep to different partitions or buckets"
+    )

@@ -1,0 +1,148 @@
+"""Which of two operations gives way: pure decisions of optimistic concurrency control.
+
+A footprint is what an operation touches. `overlap` finds what two of them share, `judge` names the
+rule that decides about it. Who is compared with whom is told in `txn.candidates`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from typing_extensions import override
+
+from tidelake.model import Word
+
+#: First table version whose log files belong to one writer each, and are sliced by completion time.
+_FIRST_OWN_LOGS = 8
+
+
+class Kind(Word):
+    """What an operation is, as far as conflicts go."""
+
+    INGESTION = "ingestion"
+    COMPACTION = "compaction"
+    LOG_COMPACTION = "log compaction"
+    CLUSTERING = "clustering"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Slot:
+    """The place in a partition that two writers must not change behind each other's back.
+
+    `name` is a bucket number where the table has a bucket index, because two first writers of a
+    bucket make up different file ids, and the file id otherwise.
+    """
+
+    partition: str
+    name: str
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.partition}/{self.name}" if self.partition else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """All that conflict resolution may know about one operation."""
+
+    kind: Kind
+    requested_time: str
+    completion_time: str | None = None
+    slots: frozenset[Slot] = frozenset()
+    base_slots: frozenset[Slot] = frozenset()
+    """Those of `slots` for which a base file was written, or that were retired."""
+    partitions: frozenset[str] = field(default=frozenset())
+    """Partitions that are replaced whole, whatever lies in them."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether the operation has not completed."""
+        return self.completion_time is None
+
+
+class Rule(Word):
+    """The rule that decided about two footprints."""
+
+    DISJOINT = "they share no file group"
+    COMMITTED_BLOCKS = "a log compaction only rewrites blocks that were committed before"
+    COMPACTED_PAST = "a newer compaction has taken in what the log compaction rewrites"
+    TWO_BASES = "a base file and a compaction of the same file group come from different inputs"
+    PLANNED_FIRST = "the compaction was planned before the write chose its files"
+    OWN_LOGS = "the write only added logs, which land in the slice after the compaction"
+    SHARED_LOGS = "the write appended to a slice that a compaction behind its back closes"
+    CLUSTERED_AWAY = "a clustering has replaced the file group"
+    CLUSTERING_PENDING = "a pending clustering is moving the rows of the file group"
+    CLUSTERING_YIELDS = "rows of the file group were written since the clustering was planned"
+    OVERLAP = "both changed the same file group"
+
+    @property
+    def refuses(self) -> bool:
+        """Return whether the operation that asks has to give way."""
+        return self in _REFUSING
+
+
+_REFUSING = frozenset(
+    {
+        Rule.COMPACTED_PAST,
+        Rule.TWO_BASES,
+        Rule.SHARED_LOGS,
+        Rule.CLUSTERED_AWAY,
+        Rule.CLUSTERING_PENDING,
+        Rule.CLUSTERING_YIELDS,
+        Rule.OVERLAP,
+    }
+)
+
+
+def overlap(ours: Footprint, theirs: Footprint) -> frozenset[Slot]:
+    """Return what both touch; a whole partition meets every slot in it, old or new."""
+    return frozenset(
+        {
+            *(ours.slots & theirs.slots),
+            *_within(theirs.slots, ours.partitions),
+            *_within(ours.slots, theirs.partitions),
+            *(Slot(partition, "*") for partition in ours.partitions & theirs.partitions),
+        }
+    )
+
+
+def judge(ours: Footprint, theirs: Footprint, *, table_version: int) -> Rule:
+    """Return the first rule that applies to two footprints."""
+    shared = overlap(ours, theirs)
+    if not shared:
+        return Rule.DISJOINT
+    if ours.kind is Kind.LOG_COMPACTION:
+        return _judge_log_compaction(ours, theirs)
+    if ours.kind is Kind.CLUSTERING and theirs.kind is Kind.INGESTION:
+        return Rule.CLUSTERING_YIELDS
+    if ours.kind is not Kind.INGESTION:
+        return Rule.OVERLAP
+    if theirs.kind is Kind.CLUSTERING:
+        return Rule.CLUSTERING_PENDING if theirs.is_pending else Rule.CLUSTERED_AWAY
+    if theirs.kind in (Kind.COMPACTION, Kind.LOG_COMPACTION):
+        return _judge_against_compaction(ours, theirs, shared, table_version)
+    return Rule.OVERLAP
+
+
+def _judge_log_compaction(ours: Footprint, theirs: Footprint) -> Rule:
+    if theirs.kind is Kind.INGESTION:
+        return Rule.COMMITTED_BLOCKS
+    if theirs.kind is Kind.COMPACTION and theirs.requested_time > ours.requested_time:
+        return Rule.COMPACTED_PAST
+    return Rule.OVERLAP
+
+
+def _judge_against_compaction(
+    ours: Footprint, theirs: Footprint, shared: frozenset[Slot], table_version: int
+) -> Rule:
+    rewritten = ours.base_slots & shared or _within(shared, ours.partitions)
+    if rewritten and theirs.kind is Kind.COMPACTION:
+        return Rule.TWO_BASES
+    if theirs.requested_time < ours.requested_time:
+        return Rule.PLANNED_FIRST
+    return Rule.OWN_LOGS if table_version >= _FIRST_OWN_LOGS else Rule.SHARED_LOGS
+
+
+def _within(slots: Iterable[Slot], partitions: frozenset[str]) -> frozenset[Slot]:
+    return frozenset(slot for slot in slots if slot.partition in partitions)

@@ -1,0 +1,83 @@
+"""Signs of life of running writes: files whose modification time is the last of them.
+
+Apache Hudi keeps the same files. Whoever finds one too old, or none, may take the write for dead
+and roll it back; that and a commit exclude each other by the table's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from threading import Event, Thread
+
+from tidelake.env import Env
+from tidelake.errors import StorageError
+from tidelake.formats.marker_name import heartbeat_path
+from tidelake.storage import Storage
+
+_log = logging.getLogger(__name__)
+
+
+class Heartbeat:
+    """The signs of life of one write; `interval_ms` apart while `keep_beating` runs."""
+
+    def __init__(self, env: Env, instant_time: str, *, interval_ms: int, expires_ms: int) -> None:
+        self._env = env
+        self._path = heartbeat_path(instant_time)
+        self._interval_ms = interval_ms
+        self._expires_ms = expires_ms
+        self._last_ms: int | None = None
+        self._stop: Event | None = None
+
+    def beat(self) -> None:
+        """Give a sign of life."""
+        now_ms = self._env.clock.now_ms()
+        self._env.storage.put(self._path, b"")
+        self._last_ms = now_ms
+
+    @property
+    def is_doomed(self) -> bool:
+        """Return whether others may have taken this write for dead by now."""
+        if self._last_ms is None:
+            return False
+        return self._env.clock.now_ms() - self._last_ms > self._expires_ms
+
+    def keep_beating(self) -> None:
+        """Give signs of life from another thread until `end`.
+
+        A call that fails or hangs does not end it: the next one may go through.
+        """
+        self._stop = stop = Event()
+
+        def beat() -> None:
+            try:
+                self.beat()
+            except StorageError as cause:
+                _log.warning("no sign of life could be given: %s", cause.problem)
+
+        thread = Thread(target=_repeat, args=(beat, self._interval_ms / 1000, stop), daemon=True)
+        thread.start()
+
+    def end(self) -> None:
+        """Stop, and leave no file."""
+        if self._stop is not None:
+            self._stop.set()
+            self._stop = None
+        self._env.storage.delete(self._path)
+
+
+def _repeat(act: Callable[[], None], pause_s: float, stop: Event) -> None:
+    while not stop.wait(pause_s):
+        # A call that hangs must not keep the ones after it from being made.
+        Thread(target=act, daemon=True).start()
+
+
+def last_beats(storage: Storage) -> Mapping[str, int]:
+    """Return when each write that has a heartbeat file last gave a sign of life."""
+    folder = heartbeat_path("").rstrip("/")
+    return {file.name: file.modified_ms for file in storage.list(folder).files}
+
+
+def is_alive(beats: Mapping[str, int], instant_time: str, *, now_ms: int, expires_ms: int) -> bool:
+    """Return whether a write may still be running; one without a file is not."""
+    return now_ms - beats.get(instant_time, 0) <= expires_ms

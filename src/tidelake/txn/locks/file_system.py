@@ -1,0 +1,119 @@
+"""A lock file on a file system that all writers mount.
+
+The lock is held as long as the file is there. Apache Hudi's `FileSystemBasedLockProvider` keeps the
+same file and judges its age by the modification time, so both exclude each other; a holder of ours
+extends the lock by writing the file anew. Changes of a file that exists are made under the file
+system's own guard, so that an expired lock has one heir.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tidelake.env import Env
+from tidelake.errors import MissingFileError
+from tidelake.storage import LocalStorage, Tagged
+from tidelake.txn.locks.provider import Holder, process_name
+
+FILE_NAME = "lock"
+_RENEW_BELOW = 2 / 3
+
+
+class FileSystemLock:
+    """The file `lock` in `folder`; `expire_ms` is how long a holder may be silent, 0 for ever."""
+
+    def __init__(self, env: Env, folder: str, *, expire_ms: int) -> None:
+        self._storage = LocalStorage(folder)
+        self._clock = env.clock
+        self._expire_ms = expire_ms
+        self._owner = f"{process_name()}:{env.ids.new()}"
+        self._since_ms = 0
+        self._renewed_ms = 0
+        self._tag: str | None = None
+
+    @property
+    def place(self) -> str:
+        """Return where the lock is, for messages."""
+        return f"{self._storage.spec.uri}/{FILE_NAME}"
+
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free or has expired."""
+        self._since_ms = self._renewed_ms = self._clock.now_ms()
+        if self._storage.put_if_absent(FILE_NAME, self._content()):
+            found = self._read()
+            is_ours = found is not None and _owner_of(found) == self._owner
+            self._tag = found.tag if found is not None and is_ours else None
+            return is_ours
+        found = self._read()
+        if found is None or not self._has_expired():
+            return False
+        self._tag = self._storage.put_if_tagged(FILE_NAME, self._content(), found.tag)
+        return self._tag is not None
+
+    def still_held(self, margin_ms: int) -> bool:
+        """Return whether the lock is ours for `margin_ms` more; extend it when it runs short."""
+        if self._tag is None:
+            return False
+        now_ms = self._clock.now_ms()
+        left_ms = self._renewed_ms + self._expire_ms - now_ms
+        if self._expire_ms and left_ms <= 0:
+            return False
+        if self._expire_ms and left_ms <= max(margin_ms, self._expire_ms * _RENEW_BELOW):
+            made = self._storage.put_if_tagged(FILE_NAME, self._content(), self._tag)
+            self._tag, self._renewed_ms = made, now_ms
+            return made is not None
+        found = self._read()
+        return found is not None and found.tag == self._tag
+
+    def release(self) -> None:
+        """Delete the file, unless somebody else has it by now."""
+        tag, self._tag = self._tag, None
+        if tag is not None:
+            self._storage.delete_if_tagged(FILE_NAME, tag)
+
+    def holder(self) -> Holder | None:
+        """Return who holds the lock, or None when it is free."""
+        found = self._read()
+        info = self._storage.stat(FILE_NAME)
+        if found is None or info is None:
+            return None
+        said = _said(found)
+        return Holder(
+            owner=_owner_of(found) or "a writer that left no name, such as Apache Hudi's",
+            since_ms=said.get("since_ms", info.modified_ms),
+            until_ms=info.modified_ms + self._expire_ms if self._expire_ms else None,
+        )
+
+    def break_lock(self) -> Holder | None:
+        """Take the lock away from whoever holds it."""
+        held = self.holder()
+        self._storage.delete(FILE_NAME)
+        return held
+
+    def _content(self) -> bytes:
+        return json.dumps({"owner": self._owner, "since_ms": self._since_ms}).encode()
+
+    def _read(self) -> Tagged | None:
+        try:
+            return self._storage.read_tagged(FILE_NAME)
+        except MissingFileError:
+            return None
+
+    def _has_expired(self) -> bool:
+        info = self._storage.stat(FILE_NAME)
+        if info is None or not self._expire_ms:
+            return False
+        return self._clock.now_ms() - info.modified_ms > self._expire_ms
+
+
+def _said(found: Tagged) -> dict[str, Any]:
+    try:
+        said = json.loads(found.data)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _owner_of(found: Tagged) -> str:
+    return str(_said(found).get("owner", ""))

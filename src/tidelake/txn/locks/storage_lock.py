@@ -1,0 +1,158 @@
+"""A lock that needs nothing but conditional writes of the table's own storage (RFC-91).
+
+The lock is a small file that is never deleted: whoever releases it marks it as expired, because
+stores offer conditional writes and few offer conditional deletes. Apache Hudi's
+`StorageBasedLockProvider` keeps the same file in the same form, so both exclude each other.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from tidelake.env import Env
+from tidelake.errors import CorruptFileError, MissingFileError, StorageError
+from tidelake.storage import Tagged
+from tidelake.txn.locks.provider import Holder, process_name
+
+LOCK_FILE = ".hoodie/.locks/table_lock.json"
+#: A lease that has less than this part of its life left is extended when it is looked at.
+_RENEW_BELOW = 2 / 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lease:
+    owner: str
+    valid_until_ms: int
+    is_expired: bool
+
+    def encode(self) -> bytes:
+        return json.dumps(
+            {
+                "expired": self.is_expired,
+                "validUntil": self.valid_until_ms,
+                "owner": self.owner,
+            }
+        ).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> _Lease:
+        try:
+            raw = json.loads(data)
+            return cls(
+                owner=str(raw["owner"]),
+                valid_until_ms=int(raw["validUntil"]),
+                is_expired=bool(raw["expired"]),
+            )
+        except (ValueError, KeyError, TypeError) as cause:
+            raise CorruptFileError(
+                LOCK_FILE,
+                "it does not say who holds the table's lock",
+                next_step="make sure that nobody writes to the table, then delete the file",
+            ) from cause
+
+
+class StorageLock:
+    """The lock file of one table; `validity_ms` is how long a holder may be silent."""
+
+    def __init__(self, env: Env, *, validity_ms: int, skew_ms: int) -> None:
+        self._storage = env.storage
+        self._clock = env.clock
+        self._validity_ms = validity_ms
+        self._skew_ms = skew_ms
+        self._owner = f"{process_name()}:{env.ids.new()}"
+        self._lease: _Lease | None = None
+        self._tag = ""
+
+    @property
+    def place(self) -> str:
+        """Return where the lock is, for messages."""
+        return f"{self._storage.spec.uri}/{LOCK_FILE}"
+
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free or has expired."""
+        found = self._read()
+        lease = self._new_lease()
+        if found is None:
+            return self._put_first(lease)
+        held = _Lease.decode(found.data)
+        # The other's clock may be ahead of ours by the skew, and its lease is by its own clock.
+        if not held.is_expired and self._clock.now_ms() <= held.valid_until_ms + self._skew_ms:
+            return False
+        return self._swap(lease, found.tag)
+
+    def still_held(self, margin_ms: int) -> bool:
+        """Return whether the lock is ours for `margin_ms` more; extend it when it runs short."""
+        if self._lease is None:
+            return False
+        left_ms = self._lease.valid_until_ms - self._clock.now_ms()
+        if left_ms <= 0:
+            # Others may have counted it as expired, and come and gone.
+            return False
+        if left_ms > max(margin_ms, self._validity_ms * _RENEW_BELOW):
+            found = self._read()
+            return found is not None and found.tag == self._tag
+        return self._swap(self._new_lease(), self._tag)
+
+    def release(self) -> None:
+        """Mark the lock as free, unless somebody else has it by now."""
+        lease, self._lease = self._lease, None
+        if lease is None:
+            return
+        freed = _Lease(owner=lease.owner, valid_until_ms=lease.valid_until_ms, is_expired=True)
+        self._storage.put_if_tagged(LOCK_FILE, freed.encode(), self._tag)
+
+    def holder(self) -> Holder | None:
+        """Return who holds the lock, or None when it is free."""
+        found = self._read()
+        lease = None if found is None else _Lease.decode(found.data)
+        if lease is None or lease.is_expired or lease.valid_until_ms < self._clock.now_ms():
+            return None
+        return Holder(owner=lease.owner, until_ms=lease.valid_until_ms)
+
+    def break_lock(self) -> Holder | None:
+        """Take the lock away from whoever holds it."""
+        held = self.holder()
+        self._storage.delete(LOCK_FILE)
+        return held
+
+    def _new_lease(self) -> _Lease:
+        until_ms = self._clock.now_ms() + self._validity_ms
+        return _Lease(owner=self._owner, valid_until_ms=until_ms, is_expired=False)
+
+    def _read(self) -> Tagged | None:
+        try:
+            return self._storage.read_tagged(LOCK_FILE)
+        except MissingFileError:
+            return None
+
+    def _put_first(self, lease: _Lease) -> bool:
+        try:
+            if not self._storage.put_if_absent(LOCK_FILE, lease.encode()):
+                return self._is_mine(lease)
+        except StorageError:
+            if not self._is_mine(lease):
+                raise
+            return True
+        return self._is_mine(lease)
+
+    def _swap(self, lease: _Lease, tag: str) -> bool:
+        try:
+            made = self._storage.put_if_tagged(LOCK_FILE, lease.encode(), tag)
+        except StorageError:
+            if not self._is_mine(lease):
+                raise
+            return True
+        if made is None:
+            # A client that retries by itself is told so of its own first attempt, too.
+            return self._is_mine(lease)
+        self._lease, self._tag = lease, made
+        return True
+
+    def _is_mine(self, lease: _Lease) -> bool:
+        """Return whether the file is what we were about to write: then the write arrived."""
+        found = self._read()
+        if found is None or found.data != lease.encode():
+            return False
+        self._lease, self._tag = lease, found.tag
+        return True

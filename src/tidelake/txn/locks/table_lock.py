@@ -1,0 +1,100 @@
+"""The table's lock as a transaction uses it: wait for it, hold it, notice that it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from tidelake.env import Clock
+from tidelake.errors import LockLostError, LockTimeoutError
+from tidelake.txn.locks.provider import Holder, LockProvider
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockWait:
+    """How long to wait for a lock, and how often to ask."""
+
+    wait_ms: int = 60_000
+    first_delay_ms: int = 5
+    longest_delay_ms: int = 1_000
+
+    def next_delay_ms(self, attempt: int) -> int:
+        """Return the pause after an attempt, counted from 0, that found the lock taken."""
+        return min(self.longest_delay_ms, self.first_delay_ms << min(attempt, 20))
+
+
+class TableLock:
+    """One writer's hold on the table's lock; entering it again while it is held costs nothing.
+
+    It belongs to one thread: two threads that write one table take a lock each, and exclude each
+    other through the provider.
+    """
+
+    def __init__(self, provider: LockProvider, clock: Clock, wait: LockWait | None = None) -> None:
+        self._provider = provider
+        self._clock = clock
+        self._wait = wait or LockWait()
+        self._depth = 0
+        self.held_ms = 0
+        """How long the lock has been held in all."""
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock; raise `LockTimeoutError`, which says who has it, when it does not come."""
+        if self._depth == 0:
+            self._acquire()
+        began_ms = self._clock.now_ms()
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if self._depth == 0:
+                self.held_ms += self._clock.now_ms() - began_ms
+                self._provider.release()
+
+    def ensure(self, margin_ms: int = 1_000) -> None:
+        """Raise `LockLostError` unless the lock is ours for `margin_ms` more.
+
+        Asked right before a file appears that others rely on: a process that was stopped for
+        longer than the lease learns here that somebody else went on.
+        """
+        if self._depth == 0 or not self._provider.still_held(margin_ms):
+            raise LockLostError(
+                f"the lock at {self._provider.place} was lost while it was needed: "
+                f"{_shown(self._provider.holder())}",
+                next_step="nothing became visible; run the write again. If it happens often, let "
+                "locks live longer (hoodie.write.lock.filesystem.expire, "
+                "hoodie.write.lock.storage.validity.timeout.secs)",
+            )
+
+    def _acquire(self) -> None:
+        deadline_ms = self._clock.now_ms() + self._wait.wait_ms
+        attempt = 0
+        while not self._provider.try_acquire():
+            left_ms = deadline_ms - self._clock.now_ms()
+            if left_ms <= 0:
+                raise LockTimeoutError(
+                    f"the lock at {self._provider.place} did not come free within "
+                    f"{self._wait.wait_ms} ms: {_shown(self._provider.holder())}",
+                    next_step="if its holder is alive, wait longer "
+                    "(hoodie.write.lock.wait_time_ms); if it is dead and the lock never expires, "
+                    "`tidelake lock release TABLE` frees it",
+                )
+            self._clock.sleep_ms(min(left_ms, self._wait.next_delay_ms(attempt)))
+            attempt += 1
+
+
+def _shown(holder: Holder | None) -> str:
+    if holder is None:
+        return "nobody holds it now"
+    since = "" if holder.since_ms is None else f" since {_moment(holder.since_ms)}"
+    until = "" if holder.until_ms is None else f", until {_moment(holder.until_ms)} at the latest"
+    return f"{holder.owner} holds it{since}{until}"
+
+
+def _moment(epoch_ms: int) -> str:
+    moment = datetime.fromtimestamp(epoch_ms / 1000, timezone.utc)
+    return moment.isoformat(sep=" ", timespec="milliseconds")

@@ -1,0 +1,45 @@
+"""Making a write that had to give way again, from the table as it is then."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidelake.env import Env
+from tidelake.errors import WriteConflictError
+from tidelake.model import Commit
+
+_log = logging.getLogger(__name__)
+
+_FIRST_DELAY_MS = 1_000
+_LONGEST_DELAY_MS = 30_000
+
+
+def next_delay_ms(attempt: int, chance: float) -> int:
+    """Return the pause before attempt `attempt`, counted from 1; `chance` is from 0 to 1.
+
+    Writers that met once would meet again and again, were their pauses the same.
+    """
+    longest = min(_LONGEST_DELAY_MS, _FIRST_DELAY_MS << min(attempt - 1, 10))
+    return int(longest * (0.5 + chance / 2))
+
+
+def retry_on_conflict(env: Env, retries: int, write: Callable[[], Commit]) -> Commit:
+    """Return what `write` returns; call it anew, up to `retries` times, when it has to give way.
+
+    Each call is a whole transaction of its own, and leaves nothing when it fails.
+    """
+    for attempt in range(1, retries + 1):
+        try:
+            return _counted(write(), attempt)
+        except WriteConflictError as conflict:
+            chance = int(env.ids.new()[:8], 16) / 0xFFFFFFFF
+            delay_ms = next_delay_ms(attempt, chance)
+            _log.info("%s; attempt %d of %d failed", conflict.problem, attempt, retries + 1)
+            env.clock.sleep_ms(delay_ms)
+    return _counted(write(), retries + 1)
+
+
+def _counted(commit: Commit, attempt: int) -> Commit:
+    return commit if attempt == 1 else replace(commit, attempts=attempt)

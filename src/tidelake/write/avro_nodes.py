@@ -1,0 +1,49 @@
+"""Types of an Avro schema, as parsed JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: What each type may become without losing a row's meaning, as Hudi widens.
+WIDER = {
+    "int": ("long", "float", "double", "string"),
+    "long": ("float", "double", "string"),
+    "float": ("double", "string"),
+    "double": ("string",),
+    "string": ("bytes",),
+}
+
+
+def is_nullable(node: Any) -> bool:
+    """Return whether a value of the type may be null."""
+    return isinstance(node, list) and "null" in node
+
+
+def core(node: Any) -> Any:
+    """Return the type without the null beside it."""
+    if not isinstance(node, list):
+        return node
+    some = [branch for branch in node if branch != "null"]
+    return some[0] if len(some) == 1 else node
+
+
+def kind(node: Any) -> str:
+    """Return the name of the type, the logical one where it has one."""
+    if isinstance(node, list):
+        return "union"
+    if isinstance(node, str):
+        return node
+    logical = node.get("logicalType")
+    if logical == "decimal":
+        return "decimal"
+    kind = node["type"]
+    if logical is not None and isinstance(kind, str) and kind in ("int", "long"):
+        return str(logical)
+    return str(kind) if isinstance(kind, str) else kind(kind)
+
+
+def digits(node: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many digits a decimal has before and behind the point."""
+    scale = int(node.get("scale", 0))
+    return int(node["precision"]) - scale, scale

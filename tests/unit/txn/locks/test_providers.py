@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidelake.env import Env
+from tidelake.errors import CorruptFileError, LockLostError, LockTimeoutError
+from tidelake.storage import LocalStorage, MemoryStorage
+from tidelake.testing import Fault, FaultyStorage, ManualClock, SeededIds
+from tidelake.txn.locks import (
+    FileSystemLock,
+    InProcessLock,
+    LockProvider,
+    LockWait,
+    StorageLock,
+    TableLock,
+)
+from tidelake.txn.locks.storage_lock import LOCK_FILE
+
+LEASE_MS = 10_000
+Make = Callable[[int], LockProvider]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    # The file system's clock is the machine's, and locks on it are judged by both.
+    return ManualClock()
+
+
+@pytest.fixture(params=["in process", "storage", "local storage"])
+def make(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> Make:
+    storage = LocalStorage(str(tmp_path)) if "local" in request.param else MemoryStorage()
+
+    def provider(number: int) -> LockProvider:
+        if request.param == "in process":
+            return InProcessLock(str(tmp_path), clock)
+        env = Env(storage, clock, SeededIds(number))
+        return StorageLock(env, validity_ms=LEASE_MS, skew_ms=0)
+
+    return provider
+
+
+def test_one_of_two_holds_it(make: Make) -> None:
+    first, second = make(1), make(2)
+    assert first.try_acquire()
+    assert not second.try_acquire()
+    assert first.still_held(0)
+    assert not second.still_held(0)
+    holder = second.holder()
+    assert holder is not None
+    assert str(os.getpid()) in holder.owner
+    first.release()
+    assert second.holder() is None
+    assert second.try_acquire()
+    first.release()
+    assert second.still_held(0)
+
+
+def test_a_broken_lock_is_lost_to_its_holder(make: Make) -> None:
+    first, second = make(1), make(2)
+    assert first.try_acquire()
+    assert second.break_lock() is not None
+    assert not first.still_held(0)
+    assert second.try_acquire()
+
+
+class TestLeases:
+    @pytest.fixture
+    def storage(self) -> MemoryStorage:
+        return MemoryStorage()
+
+    def lock(
+        self, storage: MemoryStorage | FaultyStorage, clock: ManualClock, number: int
+    ) -> StorageLock:
+        env = Env(storage, clock, SeededIds(number))
+        return StorageLock(env, validity_ms=LEASE_MS, skew_ms=500)
+
+    def test_end_when_their_holder_is_silent(
+        self, storage: MemoryStorage, clock: ManualClock
+    ) -> None:
+        first, second = self.lock(storage, clock, 1), self.lock(storage, clock, 2)
+        assert first.try_acquire()
+        clock.sleep_ms(LEASE_MS + 500)
+        assert not second.try_acquire(), "the first one's clock may be ahead"
+        clock.sleep_ms(1)
+        assert second.try_acquire()
+        assert not first.still_held(0)
+        first.release()
+        assert second.still_held(0)
+
+    def test_are_extended_while_they_are_looked_at(
+        self, storage: MemoryStorage, clock: ManualClock
+    ) -> None:
+        first, second = self.lock(storage, clock, 1), self.lock(storage, clock, 2)
+        assert first.try_acquire()
+        for _ in range(10):
+            clock.sleep_ms(LEASE_MS // 2)
+            assert first.still_held(0)
+            assert not second.try_acquire()
+
+    def test_a10_do_not_come_back_once_they_ran_out(
+        self, storage: MemoryStorage, clock: ManualClock
+    ) -> None:
+        first, second = self.lock(storage, clock, 1), self.lock(storage, clock, 2)
+        assert first.try_acquire()
+        clock.sleep_ms(LEASE_MS + 501)
+        assert second.try_acquire()
+        second.release()
+        assert not first.still_held(0)
+
+    def test_of_two_heirs_one_comes_in(self, storage: MemoryStorage, clock: ManualClock) -> None:
+        first = self.lock(storage, clock, 1)
+        assert first.try_acquire()
+        clock.sleep_ms(LEASE_MS + 501)
+        heir = self.lock(storage, clock, 2)
+
+        def race(_number: int, name: str, _path: str) -> None:
+            if name == "put_if_tagged":
+                assert heir.try_acquire()
+
+        late = self.lock(FaultyStorage(storage, race), clock, 3)
+        assert not late.try_acquire()
+        assert heir.still_held(0)
+
+    @pytest.mark.parametrize("call", ["put_if_absent", "put_if_tagged"])
+    def test_a11_a_lost_reply_is_looked_up(
+        self, storage: MemoryStorage, clock: ManualClock, call: str
+    ) -> None:
+        faults = iter([Fault.LOST_REPLY])
+
+        def lose(_number: int, name: str, _path: str) -> Fault | None:
+            return next(faults, None) if name == call else None
+
+        first = self.lock(FaultyStorage(storage, lose), clock, 1)
+        assert first.try_acquire()
+        clock.sleep_ms(LEASE_MS - 1)
+        assert first.still_held(0)
+        assert not self.lock(storage, clock, 2).try_acquire()
+        first.release()
+        assert self.lock(storage, clock, 2).try_acquire()
+
+    def test_a_file_that_says_nothing_is_reported(
+        self, storage: MemoryStorage, clock: ManualClock
+    ) -> None:
+        storage.put(LOCK_FILE, b"{}")
+        with pytest.raises(CorruptFileError, match="does not say who holds"):
+            self.lock(storage, clock, 1).try_acquire()
+
+    def test_are_kept_in_the_form_of_apache_hudi(
+        self, storage: MemoryStorage, clock: ManualClock
+    ) -> None:
+        later = clock.now_ms() + 5_000
+        held = f'{{"expired":false,"validUntil":{later},"owner":"spark-1"}}'
+        storage.put(LOCK_FILE, held.encode())
+        ours = self.lock(storage, clock, 1)
+        assert not ours.try_acquire()
+        holder = ours.holder()
+        assert holder is not None
+        assert (holder.owner, holder.until_ms) == ("spark-1", later)
+        storage.put(LOCK_FILE, held.replace("false", "true").encode())
+        assert ours.try_acquire()
+
+
+class TestFiles:
+    def lock(self, folder: Path, clock: ManualClock, number: int, minutes: int) -> FileSystemLock:
+        env = Env(MemoryStorage(), clock, SeededIds(number))
+        return FileSystemLock(env, str(folder), expire_ms=minutes * 60_000)
+
+    @pytest.fixture
+    def now(self, tmp_path: Path) -> ManualClock:
+        probe = tmp_path / "probe"
+        probe.touch()
+        return ManualClock(probe.stat().st_mtime_ns // 1_000_000)
+
+    def test_one_of_two_holds_it(self, tmp_path: Path, now: ManualClock) -> None:
+        first, second = self.lock(tmp_path, now, 1, 10), self.lock(tmp_path, now, 2, 10)
+        assert first.try_acquire()
+        assert not second.try_acquire()
+        assert first.still_held(0)
+        first.release()
+        assert not (tmp_path / "lock").exists()
+        assert second.try_acquire()
+
+    def test_an_old_file_has_one_heir(self, tmp_path: Path, now: ManualClock) -> None:
+        first, second = self.lock(tmp_path, now, 1, 10), self.lock(tmp_path, now, 2, 10)
+        assert first.try_acquire()
+        now.sleep_ms(11 * 60_000)
+        assert second.try_acquire()
+        assert not first.still_held(0)
+        first.release()
+        assert second.still_held(0)
+
+    def test_a_lock_of_apache_hudi_is_respected_until_it_expires(
+        self, tmp_path: Path, now: ManualClock
+    ) -> None:
+        (tmp_path / "lock").touch()
+        ours = self.lock(tmp_path, now, 1, 10)
+        assert not ours.try_acquire()
+        holder = ours.holder()
+        assert holder is not None
+        assert "left no name" in holder.owner
+        now.sleep_ms(11 * 60_000)
+        assert ours.try_acquire()
+
+    def test_a_lock_that_never_expires_stays(self, tmp_path: Path, now: ManualClock) -> None:
+        (tmp_path / "lock").touch()
+        now.sleep_ms(1000 * 60_000)
+        assert not self.lock(tmp_path, now, 1, 0).try_acquire()
+
+    def test_looking_at_it_extends_it(self, tmp_path: Path, now: ManualClock) -> None:
+        first = self.lock(tmp_path, now, 1, 10)
+        assert first.try_acquire()
+        before = (tmp_path / "lock").stat().st_ino
+        now.sleep_ms(6 * 60_000)
+        assert first.still_held(0)
+        assert (tmp_path / "lock").stat().st_ino != before
+
+
+class TestTableLock:
+    @pytest.fixture
+    def pair(self, clock: ManualClock, tmp_path: Path) -> tuple[TableLock, TableLock]:
+        wait = LockWait(wait_ms=300)
+        providers = [InProcessLock(str(tmp_path), clock) for _ in range(2)]
+        first, second = (TableLock(provider, clock, wait) for provider in providers)
+        return first, second
+
+    def test_waits_and_then_says_who_has_it(
+        self, pair: tuple[TableLock, TableLock], clock: ManualClock
+    ) -> None:
+        first, second = pair
+        began_ms = clock.now_ms()
+        with (
+            first.held(),
+            pytest.raises(LockTimeoutError, match=f"{os.getpid()} holds it since"),
+            second.held(),
+        ):
+            pass
+        assert clock.now_ms() - began_ms == 300
+        with second.held():
+            second.ensure()
+
+    def test_is_entered_again_by_its_holder(self, pair: tuple[TableLock, TableLock]) -> None:
+        first, second = pair
+        with first.held():
+            with first.held():
+                pass
+            first.ensure()
+            with pytest.raises(LockTimeoutError), second.held():
+                pass
+
+    def test_is_released_when_an_error_passes_by(self, pair: tuple[TableLock, TableLock]) -> None:
+        first, second = pair
+        with pytest.raises(KeyError), first.held():
+            raise KeyError
+        with second.held():
+            second.ensure()
+
+    def test_notices_that_it_is_gone(self, clock: ManualClock, tmp_path: Path) -> None:
+        provider = InProcessLock(str(tmp_path), clock)
+        lock = TableLock(provider, clock)
+        with lock.held():
+            provider.break_lock()
+            with pytest.raises(LockLostError, match="nobody holds it now"):
+                lock.ensure()
+
+    def test_counts_how_long_it_was_held(
+        self, pair: tuple[TableLock, TableLock], clock: ManualClock
+    ) -> None:
+        lock = pair[0]
+        for _ in range(2):
+            with lock.held():
+                clock.sleep_ms(7)
+        assert lock.held_ms == 14
+
+
+def _count(folder: str, times: int) -> None:
+    env = Env(LocalStorage(folder))
+    path = Path(folder) / "number"
+    for _ in range(times):
+        lock = TableLock(FileSystemLock(env, folder, expire_ms=60_000), env.clock)
+        with lock.held():
+            number = int(path.read_text())
+            path.write_text(str(number + 1))
+
+
+@pytest.mark.slow
+def test_processes_exclude_each_other(tmp_path: Path) -> None:
+    (tmp_path / "number").write_text("0")
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_count, args=(str(tmp_path), 50)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert (tmp_path / "number").read_text() == "150"

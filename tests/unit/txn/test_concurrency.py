@@ -1,0 +1,369 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.unit.txn.toy_table import PARTITION, SCHEMA, Toy, environment, new_storage
+from tidelake.config import ConcurrencyMode, ConflictStrategy
+from tidelake.env import Env
+from tidelake.errors import InstantLostError, LockLostError, WriteConflictError
+from tidelake.formats.commit_metadata import WriteStat
+from tidelake.model import Action, Commit, TableType
+from tidelake.storage import MemoryStorage
+from tidelake.testing import FaultyStorage, ManualClock, SeededIds
+from tidelake.timeline import TimelineContents, load_timeline
+from tidelake.txn import InstantTimes, Transaction, begin
+from tidelake.txn.concurrency import Concurrency, SchemaResolver
+from tidelake.txn.keeper import NoMetadataTable
+from tidelake.txn.locks import StorageLock, TableLock
+from tidelake.txn.rollback import Rollback
+
+OCC = ConcurrencyMode.OPTIMISTIC
+NBCC = ConcurrencyMode.NON_BLOCKING
+LEASE_MS = 60_000
+
+
+class Writer:
+    """One writer among others; its steps are called one by one, so that tests interleave them."""
+
+    def __init__(
+        self,
+        storage: MemoryStorage | FaultyStorage,
+        clock: ManualClock,
+        number: int,
+        mode: ConcurrencyMode = OCC,
+        strategy: ConflictStrategy = ConflictStrategy.SIMPLE,
+    ) -> None:
+        self.env = Env(storage, clock, SeededIds(number))
+        self.lock = StorageLock(self.env, validity_ms=LEASE_MS, skew_ms=0)
+        self.toy = Toy(storage)
+        self.concurrency = Concurrency(
+            mode=mode,
+            lock=TableLock(self.lock, clock),
+            strategy=strategy,
+            writer=f"writer {number}",
+        )
+
+    def begin(self, *, overwrite: bool = False) -> Transaction:
+        return begin(
+            self.env,
+            self.toy.config,
+            self.toy.timeline,
+            action=Action.REPLACECOMMIT if overwrite else self.toy.write_action,
+            operation="INSERT_OVERWRITE" if overwrite else "UPSERT",
+            roll_back=False,
+            concurrency=self.concurrency,
+        )
+
+    def write(self, txn: Transaction, group: str, text: str) -> list[WriteStat]:
+        existing = self.toy.slices(txn.timeline)
+        txn.start()
+        return [self.toy.task(txn, group, text, existing.get(group), "0-1-0")]
+
+    def commit(
+        self,
+        txn: Transaction,
+        stats: Sequence[WriteStat],
+        resolve_schema: SchemaResolver | None = None,
+    ) -> Commit:
+        return txn.commit(stats, schema=SCHEMA, resolve_schema=resolve_schema)
+
+
+@pytest.fixture(params=[(6, "COPY_ON_WRITE"), (9, "COPY_ON_WRITE"), (9, "MERGE_ON_READ")], ids=str)
+def storage(request: pytest.FixtureRequest) -> MemoryStorage:
+    version, kind = request.param
+    made = new_storage(version, TableType(kind))
+    toy = Toy(made)
+    toy.write({"a": "0", "b": "0"})
+    return made
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=list(ConflictStrategy), ids=str)
+def strategy(request: pytest.FixtureRequest) -> ConflictStrategy:
+    found: ConflictStrategy = request.param
+    return found
+
+
+def later(clock: ManualClock) -> None:
+    clock.sleep_ms(10)
+
+
+def test_b01_a_write_goes_on_top_of_those_that_were_done(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    for number in (1, 2):
+        writer = Writer(storage, clock, number)
+        txn = writer.begin()
+        writer.commit(txn, writer.write(txn, "a", str(number)))
+        later(clock)
+    assert Toy(storage).rows() == {"a": "2", "b": "0"}
+
+
+def test_b02_pending_at_the_start_and_completed_meanwhile(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    other, ours = Writer(storage, clock, 1), Writer(storage, clock, 2)
+    first = other.begin()
+    later(clock)
+    second = ours.begin()
+    stats = ours.write(second, "a", "ours")
+    other.commit(first, other.write(first, "a", "theirs"))
+    with pytest.raises(WriteConflictError, match="both changed the same file group") as refused:
+        ours.commit(second, stats)
+    assert refused.value.ours == second.instant_time
+    assert refused.value.theirs == first.instant_time
+    assert refused.value.overlap == {f"{PARTITION}/a"}
+    explained = refused.value.explain()
+    for fact in ("writer 1", "writer 2", "a retry", "NON_BLOCKING", "simple strategy"):
+        assert fact in explained
+    second.abort()
+    assert Toy(storage).rows() == {"a": "theirs", "b": "0"}
+    assert Toy(storage).leftovers() == []
+
+
+def test_b03_started_later_and_completed_first(storage: MemoryStorage, clock: ManualClock) -> None:
+    ours, other = Writer(storage, clock, 1), Writer(storage, clock, 2)
+    first = ours.begin()
+    stats = ours.write(first, "a", "ours")
+    later(clock)
+    second = other.begin()
+    other.commit(second, other.write(second, "a", "theirs"))
+    with pytest.raises(WriteConflictError):
+        ours.commit(first, stats)
+
+
+def test_b04_a_write_that_is_still_pending_will_find_ours(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    ours, other = Writer(storage, clock, 1), Writer(storage, clock, 2)
+    first, second = ours.begin(), other.begin()
+    theirs = other.write(second, "a", "theirs")
+    ours.commit(first, ours.write(first, "a", "ours"))
+    with pytest.raises(WriteConflictError):
+        other.commit(second, theirs)
+    assert Toy(storage).rows()["a"] == "ours"
+
+
+def test_b05_both_bases_agree(
+    storage: MemoryStorage, clock: ManualClock, strategy: ConflictStrategy
+) -> None:
+    if strategy is ConflictStrategy.END and Toy(storage).config.table_version < 8:
+        pytest.skip("completion times of version 6 are those of the storage")
+    ours = Writer(storage, clock, 1, strategy=strategy)
+    other = Writer(storage, clock, 2, strategy=strategy)
+    first, second = ours.begin(), other.begin()
+    stats = ours.write(first, "a", "ours")
+    other.commit(second, other.write(second, "a", "theirs"))
+    with pytest.raises(WriteConflictError):
+        ours.commit(first, stats)
+
+
+def test_what_completed_since_the_files_were_chosen_counts(
+    storage: MemoryStorage, clock: ManualClock, strategy: ConflictStrategy
+) -> None:
+    """A write that looked keys up before its instant was published must not miss what came then."""
+    if strategy is ConflictStrategy.END and Toy(storage).config.table_version < 8:
+        pytest.skip("completion times of version 6 are those of the storage")
+    ours = Writer(storage, clock, 1, strategy=strategy)
+    seen = ours.toy.timeline
+    other = Writer(storage, clock, 2, strategy=strategy)
+    first = other.begin()
+    other.commit(first, other.write(first, "a", "theirs"))
+    later(clock)
+    second = begin(
+        ours.env,
+        ours.toy.config,
+        seen,
+        action=ours.toy.write_action,
+        operation="UPSERT",
+        roll_back=False,
+        concurrency=ours.concurrency,
+        seen=seen,
+    )
+    with pytest.raises(WriteConflictError):
+        ours.commit(second, ours.write(second, "a", "ours"))
+
+
+def test_different_file_groups_do_not_meet(storage: MemoryStorage, clock: ManualClock) -> None:
+    ours, other = Writer(storage, clock, 1), Writer(storage, clock, 2)
+    first, second = ours.begin(), other.begin()
+    other.commit(second, other.write(second, "b", "theirs"))
+    ours.commit(first, ours.write(first, "a", "ours"))
+    assert Toy(storage).rows() == {"a": "ours", "b": "theirs"}
+
+
+def test_an_overwrite_meets_a_new_file_group(storage: MemoryStorage, clock: ManualClock) -> None:
+    ours, other = Writer(storage, clock, 1), Writer(storage, clock, 2)
+    first, second = ours.begin(overwrite=True), other.begin()
+    retired = {PARTITION: tuple(ours.toy.slices(first.timeline))}
+    stats = ours.write(first, "c", "ours")
+    other.commit(second, other.write(second, "d", "theirs"))
+    with pytest.raises(WriteConflictError):
+        first.commit(stats, schema=SCHEMA, replaced=retired)
+
+
+def test_b25_a_rollback_that_was_published_stops_the_commit(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    ours = Writer(storage, clock, 1)
+    txn = ours.begin()
+    stats = ours.write(txn, "a", "ours")
+    clock.sleep_ms(1_000)
+    toy = Toy(storage)
+    crashing = FaultyStorage(storage)
+    rollback = Rollback(
+        environment(crashing),
+        toy.config,
+        toy.timeline,
+        InstantTimes(clock, toy.config, toy.timeline),
+        NoMetadataTable(environment(crashing)),
+    )
+    instant = next(i for i in toy.timeline.pending if i.requested_time == txn.instant_time)
+    rollback.run(instant)
+    # The stalled writer wakes up and gives a sign of life.
+    txn.heartbeat.beat()
+    with pytest.raises(InstantLostError, match="rolled it back"):
+        ours.commit(txn, stats)
+    assert Toy(storage).rows() == {"a": "0", "b": "0"}
+
+
+def test_a10_a_lock_that_was_lost_stops_the_commit(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    stalled = {"at": ""}
+
+    def stall(_number: int, name: str, path: str) -> None:
+        # The last thing before the completed file is to look at the lock again.
+        if stalled["at"] and name == "list" and path.endswith(stalled["at"]):
+            stalled["at"] = ""
+            clock.sleep_ms(LEASE_MS + 1)
+            other = Writer(storage, clock, 2)
+            txn = other.begin()
+            other.commit(txn, other.write(txn, "a", "theirs"))
+
+    ours = Writer(FaultyStorage(storage, stall), clock, 1)
+    txn = ours.begin()
+    stats = ours.write(txn, "a", "ours")
+    stalled["at"] = ours.toy.config.timeline_folder
+    with pytest.raises((LockLostError, WriteConflictError)):
+        ours.commit(txn, stats)
+    assert Toy(storage).rows()["a"] == "theirs"
+
+
+def test_a_lock_that_is_lost_after_the_checks_stops_the_commit(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    stalled = {"armed": False}
+
+    def stall(_number: int, name: str, path: str) -> None:
+        if stalled["armed"] and name == "files_below" and ".temp" in path:
+            stalled["armed"] = False
+            clock.sleep_ms(LEASE_MS + 1)
+            other = Writer(storage, clock, 2)
+            txn = other.begin()
+            other.commit(txn, other.write(txn, "a", "theirs"))
+
+    ours = Writer(FaultyStorage(storage, stall), clock, 1)
+    txn = ours.begin()
+    stats = ours.write(txn, "a", "ours")
+    stalled["armed"] = True
+    with pytest.raises(LockLostError, match="lost while it was needed"):
+        ours.commit(txn, stats)
+    assert Toy(storage).rows()["a"] == "theirs"
+
+
+def test_d17_a_writer_that_was_silent_for_too_long_gives_up(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    ours = Writer(storage, clock, 1)
+    txn = ours.begin()
+    stats = ours.write(txn, "a", "ours")
+    clock.sleep_ms(ours.concurrency.expires_after_ms + 1)
+    with pytest.raises(InstantLostError, match="no sign of life"):
+        ours.commit(txn, stats)
+
+
+def test_b26_a_write_looks_at_the_timeline_twice(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    counted = FaultyStorage(storage)
+    writer = Writer(counted, clock, 1)
+    before = len(counted.calls)
+    txn = writer.begin()
+    txn.start()
+    stats = [writer.toy.task(txn, "a", "1", None, "0-1-0")]
+    writer.commit(txn, stats)
+    folder = writer.toy.config.timeline_folder
+    listed = [path for name, path in counted.calls[before:] if name == "list"]
+    assert listed.count(folder) == 2
+
+
+def test_non_blocking_writers_never_give_way(clock: ManualClock) -> None:
+    storage = new_storage(9, TableType.MERGE_ON_READ)
+    Toy(storage).write({"a": "0"})
+    ours, other = (Writer(storage, clock, n, mode=NBCC) for n in (1, 2))
+    first, second = ours.begin(), other.begin()
+    stats = ours.write(first, "a", "ours")
+    other.commit(second, other.write(second, "a", "theirs"))
+    later(clock)
+    ours.commit(first, stats)
+    assert Toy(storage).rows() == {"a": "ours"}, "the later completion wins"
+
+
+def test_times_of_two_writers_ascend_in_the_order_of_their_files(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    """A-01, A-04: clocks that agree to the millisecond, or are minutes apart."""
+    behind = ManualClock(clock.now_ms() - 300_000)
+    writers = [Writer(storage, clock, 1), Writer(storage, clock, 2)]
+    late = Writer(storage, clock, 3)
+    late.env = Env(storage, behind, SeededIds(3))
+    found = [writer.begin().instant_time for writer in (*writers, late, writers[0])]
+    assert found == sorted(set(found))
+
+
+def test_the_schema_is_resolved_against_the_one_that_is(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    ours, other = Writer(storage, clock, 1), Writer(storage, clock, 2)
+    first, second = ours.begin(), other.begin()
+    changed = SCHEMA.replace("[]", '[{"name":"x","type":["null","int"]}]')
+    second.commit(other.write(second, "b", "theirs"), schema=changed)
+    asked: list[tuple[str | None, str]] = []
+
+    def resolve(now: str | None, by: str) -> str:
+        asked.append((now, by))
+        return now or SCHEMA
+
+    done = ours.commit(first, ours.write(first, "a", "ours"), resolve)
+    assert asked == [(changed, second.instant_time)]
+    toy = Toy(storage)
+    instant = next(i for i in toy.timeline.writes() if i.requested_time == done.requested_time)
+    contents = TimelineContents(storage, toy.config)
+    assert contents.commit_metadata(instant).schema == changed
+    assert contents.commit_metadata(instant).extra_metadata["tidelake.writer"] == "writer 1"
+
+
+def test_a_shared_mode_takes_a_lock() -> None:
+    with pytest.raises(ValueError, match="takes a lock"):
+        Concurrency(mode=OCC)
+
+
+def test_an_aborted_write_is_rolled_back_under_the_lock(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    ours = Writer(storage, clock, 1)
+    txn = ours.begin()
+    ours.write(txn, "a", "ours")
+    with pytest.raises(KeyError), txn:
+        raise KeyError
+    toy = Toy(storage)
+    assert [i.action for i in load_timeline(storage, toy.config).instants][-1] is Action.ROLLBACK
+    assert toy.rows() == {"a": "0", "b": "0"}
+    assert toy.leftovers() == []
