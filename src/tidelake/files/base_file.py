@@ -73,6 +73,14 @@ class BaseFile:
         stored = self._stored(name)
         return None if stored is None else self._file.highest(stored)
 
+    def spell_the_same(self, name: str, other: str) -> bool:
+        """Return whether two columns that name the same thing do so in the same words.
+
+        The footer tells: in every row group both have the same first and the same last text.
+        """
+        one, two = self._stored(name), self._stored(other)
+        return one is not None and two is not None and self._file.spell_the_same(one, two)
+
     def require(self, names: Iterable[str]) -> None:
         """Raise `CorruptFileError` unless the file holds the columns `names`."""
         for name in names:
@@ -122,14 +130,19 @@ class _Parquet:
         self.names: list[str] = self._file.schema_arrow.names
 
     def highest(self, name: str) -> int | None:
-        metadata = self._file.metadata
-        paths = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
-        if name not in paths:
-            return None
-        groups = map(metadata.row_group, range(metadata.num_row_groups))
-        found = [_highest(group.column(paths.index(name))) for group in groups]
+        found = [_highest(column) for column in self._columns(name)]
         known = [each for each in found if each is not None]
         return max(known, default=None) if len(known) == len(found) else None
+
+    def spell_the_same(self, name: str, other: str) -> bool:
+        found = [_reach(column) for column in self._columns(name)]
+        return bool(found) and None not in found and found == [*map(_reach, self._columns(other))]
+
+    def _columns(self, name: str) -> list[pq.ColumnChunkMetaData]:
+        metadata = self._file.metadata
+        paths = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
+        groups = map(metadata.row_group, range(metadata.num_row_groups))
+        return [group.column(paths.index(name)) for group in groups] if name in paths else []
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.Table]:
         if not names:
@@ -146,6 +159,13 @@ def _highest(column: pq.ColumnChunkMetaData) -> int | None:
     if found is None or not (found.has_min_max and found.has_null_count) or found.null_count:
         return None
     return found.max if type(found.max) is int else None
+
+
+def _reach(column: pq.ColumnChunkMetaData) -> tuple[str, str] | None:
+    found = column.statistics
+    if found is None or not (found.has_min_max and found.has_null_count) or found.null_count:
+        return None
+    return (found.min, found.max) if isinstance(found.min, str) else None
 
 
 def _repetitive(metadata: pq.FileMetaData) -> frozenset[str]:
@@ -173,6 +193,9 @@ class _Orc:
 
     def highest(self, name: str) -> int | None:  # noqa: ARG002 - its footer is not asked
         return None
+
+    def spell_the_same(self, name: str, other: str) -> bool:  # noqa: ARG002
+        return False
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.Table]:
         for stripe in range(self._file.nstripes):

@@ -242,15 +242,28 @@ def _merge(
     matcher = Matcher(winners)
     if base is not None:
         base.require(layout.keys.names)
-        schema = layout.with_rows(layout.keys, layout.ordering)
+        twin = _twin_of_key(base, spec, layout)
+        schema = layout.with_rows(*([] if twin else [layout.keys]), layout.ordering)
         for batch in base.batches(schema):
             table = batch
-            keys = row_keys(table, spec)
+            keys = as_series(table.column(twin)) if twin else row_keys(table, spec)
             if share.of > 1:
                 held = share.holds(keys)
                 table, keys = table.filter(held.to_arrow()), keys.filter(held)
             yield from _merge_batch(table, keys, matcher, winners, layout)
     yield winners.inserted(matcher.matched)
+
+
+def _twin_of_key(base: BaseFile, spec: ReadSpec, layout: Layout) -> str | None:
+    """Return the column, read in any case, whose text is the record key, if there is one.
+
+    Keys are long and compress badly: reading them twice would take a third of reading the file.
+    """
+    if not spec.populate_meta_fields or len(spec.keys.fields) != 1:
+        return None
+    name = spec.keys.fields[0]
+    is_read = name in layout.rows.names and pa.types.is_string(layout.rows.field(name).type)
+    return name if is_read and base.spell_the_same(name, RECORD_KEY) else None
 
 
 def _merge_batch(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.unit.files.small_slice import (
     BASE_INSTANT,
     EVENT,
     FIELDS,
+    Row,
     SmallSlice,
     avro,
     instant,
@@ -123,6 +125,41 @@ def test_rows_last_changed_by_some_instants(piece: SmallSlice) -> None:
     piece.log([row("b", 2)])
     assert piece.read(keep_instants=frozenset({instant(1)})) == [row("a", 2)]
     assert piece.read(keep_instants=frozenset({BASE_INSTANT})) == [row("c", 1)]
+
+
+@pytest.mark.parametrize("spelling", ["{}", "id:{}", "z{}"])
+def test_rows_are_merged_by_record_key_however_it_spells_the_key_field(
+    piece: SmallSlice, monkeypatch: pytest.MonkeyPatch, spelling: str
+) -> None:
+    plain = SmallSlice._meta
+
+    def spelled(self: SmallSlice, name: str, given: Row, at: str) -> str | None:
+        if name == "_hoodie_record_key":
+            return spelling.format(given["id"])
+        return plain(self, name, given, at)
+
+    monkeypatch.setattr(SmallSlice, "_meta", spelled)
+    piece.base([row("a", 1), row("b", 1), row("za", 1)])
+    piece.log([row("a", 2, "new")])
+    piece.deletes([spelling.format("b")])
+    assert piece.read() == [row("a", 2, "new"), row("za", 1)]
+
+
+def test_the_record_key_is_not_read_beside_the_column_that_holds_it(
+    piece: SmallSlice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piece.base([row("a", 1), row("b", 1)])
+    piece.log([row("a", 2, "new")])
+    asked: list[str] = []
+    plain = BaseFile.batches
+
+    def noting(self: BaseFile, schema: pa.Schema) -> Iterator[pa.Table]:
+        asked.extend(schema.names)
+        return plain(self, schema)
+
+    monkeypatch.setattr(BaseFile, "batches", noting)
+    assert ordered(read_slice(piece.task(), piece.spec())) == [row("a", 2, "new"), row("b", 1)]
+    assert asked == ["id", "ts", "v", "w"]
 
 
 def test_a_window_leaves_out_what_a_base_row_outranks(piece: SmallSlice) -> None:
