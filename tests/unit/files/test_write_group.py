@@ -477,3 +477,18 @@ def test_columns_of_few_texts_stay_right_through_a_rewrite(
     assert sum(r["_hoodie_commit_time"] == "20261115200002000" for r in stored) == (
         5 if kind is WriteKind.MERGE else 3
     )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("in_log", [False, True])
+def test_a_row_that_comes_back_older_than_it_was_deleted_loses_to_the_base_file(
+    tmp_path: Path, version: int, in_log: bool
+) -> None:
+    table = WrittenTable(tmp_path, version=version, mor=True)
+    table.write([row("a", 10, "base")])
+    if in_log:
+        table.write([row("a", 20, "log")], WriteKind.APPEND, change=Change.UPDATE)
+    table.write([{"id": "a"}], WriteKind.APPEND, change=Change.DELETE)
+    assert table.ours() == table.theirs() == []
+    table.write([row("a", 5, "back")], WriteKind.APPEND, change=Change.UPDATE)
+    assert table.ours() == table.theirs() == [row("a", 10, "base")]

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import types as T  # noqa: N812 - the customary name
+
+from tests.conftest import Unpack
+from tidelake.errors import ConfigError, NotATableError, TidelakeError, UnsupportedTableError
+from tidelake.formats import properties
+from tidelake.spark.datasource_writer import TidelakeWriter
+
+STRUCT = T.StructType([T.StructField("id", T.StringType()), T.StructField("v", T.LongType())])
+
+
+def writer(path: Path | str, **options: str) -> TidelakeWriter:
+    given = {"path": str(path), "hoodie.datasource.write.recordkey.field": "id"}
+    more = {name.replace("__", "."): value for name, value in options.items()}
+    return TidelakeWriter({**given, **more}, STRUCT, overwrite=False)
+
+
+def content(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def refused(root: Path, error: type[TidelakeError], said: str, **options: str) -> None:
+    before = content(root)
+    with pytest.raises(error, match=said):
+        writer(root, **options)
+    assert content(root) == before
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "part-0.parquet", "_delta_log/0.json"])
+def test_a_folder_with_other_data_is_left_alone(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"x")
+    refused(tmp_path, NotATableError, name.partition("/")[0])
+
+
+def test_tables_whose_base_files_are_not_parquet_are_refused(tmp_path: Path) -> None:
+    writer(tmp_path)
+    path = tmp_path / ".hoodie" / "hoodie.properties"
+    stored = properties.decode(path.read_bytes())
+    shutil.rmtree(tmp_path / ".hoodie" / ".temp", ignore_errors=True)
+    for form, said in (("ORC", "'ORC', and tidelake knows PARQUET"), ("HFILE", "format HFILE")):
+        changed = {**stored, "hoodie.table.base.file.format": form}
+        path.write_bytes(properties.encode(changed))
+        refused(tmp_path, UnsupportedTableError, said)
+
+
+def test_a_table_of_another_format_is_not_made(tmp_path: Path) -> None:
+    refused(tmp_path, ConfigError, "'ORC'", hoodie__table__base__file__format="ORC")
+
+
+def test_the_metadata_table_is_not_written_as_a_table(golden_table: Unpack, tmp_path: Path) -> None:
+    root = shutil.copytree(golden_table("v9_cow_full_mdt_default"), tmp_path / "t")
+    refused(root / ".hoodie" / "metadata", UnsupportedTableError, "metadata table of another")
+
+
+def test_an_option_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path, ConfigError, "did you mean", hoodie__datasource__write__recordkey__fild="id")
