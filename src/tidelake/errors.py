@@ -126,6 +126,10 @@ class InstantLostError(TidelakeError):
     """Somebody took the instant off the timeline before it completed; nothing became visible."""
 
 
+class HorizonError(TidelakeError):
+    """Files of the past that was asked for were cleaned; nothing was changed."""
+
+
 class PlanRemovedError(TidelakeError):
     """The plan of a service is not, or no longer, on the timeline; nothing was written."""
 

@@ -32,12 +32,20 @@ from tidelake.records import arrow_schema
 from tidelake.services import (
     Archived,
     Cleaned,
+    Restored,
+    RolledBack,
+    Savepoint,
     Service,
     ServicePlan,
     TableNow,
     archive,
     clean,
+    delete_savepoint,
     plan_service,
+    restore,
+    roll_back,
+    roll_back_all_failed,
+    savepoint,
 )
 from tidelake.storage import Storage, open_storage
 from tidelake.timeline import Timeline, load_table_config, with_history
@@ -329,6 +337,41 @@ class Table:
     def archive(self, *, options: Options | None = None) -> Archived | None:
         """Move old instants into the history, by `hoodie.keep.*`; None when nothing is due."""
         return archive(Env(self._storage), self._services(options))
+
+    def rollback(self, instant: str) -> RolledBack:
+        """Take a write off the table: one that failed, or the newest that completed.
+
+        `instant` is its requested time. Raises `ConfigError` when it cannot be rolled back, and
+        `HorizonError` when a clean has deleted what the table would have to go back to.
+        """
+        return roll_back(Env(self._storage), instant)
+
+    def rollback_failed(self) -> list[str]:
+        """Roll back every write that did not complete, and return their requested times.
+
+        The next write does so by itself, unless `hoodie.clean.failed.writes.policy` says otherwise.
+        """
+        return list(roll_back_all_failed(Env(self._storage)))
+
+    def savepoint(self, instant: str | None = None, *, comment: str = "") -> Savepoint:
+        """Keep the table as of a completed write, by default the newest, until further notice.
+
+        Cleans leave its files, and `restore` can bring it back. Raises `ConfigError` for an instant
+        that did not complete, and `HorizonError` for one whose files were cleaned.
+        """
+        return savepoint(Env(self._storage), instant, comment=comment)
+
+    def delete_savepoint(self, instant: str) -> None:
+        """Give up a savepoint: the next clean deletes what nothing else keeps."""
+        delete_savepoint(Env(self._storage), instant)
+
+    def restore(self, savepoint: str) -> Restored:
+        """Make the table what it was at a savepoint, and forget everything since.
+
+        After a crash call it again with the same savepoint. Raises `ConfigError` when there is no
+        such savepoint, and `HorizonError` when files of it are gone.
+        """
+        return restore(Env(self._storage), savepoint)
 
     def plan(self, service: Service | str, *, options: Options | None = None) -> ServicePlan:
         """Return what a service would do now, without doing it; the value prints well."""

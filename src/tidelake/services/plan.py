@@ -24,6 +24,8 @@ class Service(Word):
     CLUSTER = "cluster"
     CLEAN = "clean"
     ARCHIVE = "archive"
+    ROLLBACK = "rollback"
+    RESTORE = "restore"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidelake.config import TableConfig
 from tidelake.env import Env
-from tidelake.errors import RestorePendingError
+from tidelake.errors import ConfigError, RestorePendingError
 from tidelake.model import Action, Instant
 from tidelake.storage import FileInfo
 from tidelake.timeline import (
@@ -80,6 +80,22 @@ class TableNow:
     def has_completion_times(self) -> bool:
         """Return whether slices and windows go by completion time, as from version 8 on."""
         return self.config.table_version >= 8
+
+    def instant(self, requested_time: str) -> Instant:
+        """Return the write or service on the active timeline that has this time.
+
+        Raises `ConfigError` when there is none.
+        """
+        for instant in self.timeline.instants:
+            if instant.requested_time == requested_time and instant.action is not Action.SAVEPOINT:
+                return instant
+        archived = any(i.requested_time == requested_time for i in self.history.instants())
+        where = "is archived" if archived else "is not on the timeline"
+        raise ConfigError(
+            f"instant {requested_time} {where}",
+            next_step="`tidelake timeline TABLE` shows the instants that there are; give the "
+            "requested time of one",
+        )
 
     def savepoints(self) -> Sequence[Instant]:
         """Return the completed savepoints."""

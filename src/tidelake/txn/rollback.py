@@ -110,10 +110,37 @@ class Rollback:
             self._storage, self._config, instant.requested_time, use_markers=use_markers
         )
         plan = RollbackPlan(instant_to_rollback=target, rollback_requests=tuple(requests))
+        self._execute(self._request(plan), target, plan)
+
+    def run_completed(self, instant: Instant, partitions: Sequence[str]) -> RollbackMetadata:
+        """Roll back an instant that completed, and that wrote to these partitions alone.
+
+        Whoever calls this knows that nothing was built on it since.
+        """
+        target = InstantInfo(commit_time=instant.requested_time, action=instant.action.value)
+        requests = _by_listing(
+            self._storage, self._config, instant.requested_time, partitions=partitions
+        )
+        plan = RollbackPlan(instant_to_rollback=target, rollback_requests=tuple(requests))
+        return self._execute(self._request(plan), target, plan)
+
+    def take_off(
+        self, target: InstantInfo, *, rollback_time: str, partitions: Sequence[str] | None
+    ) -> RollbackMetadata:
+        """Undo an instant without a rollback on the timeline: a restore stands for all of its own.
+
+        Without `partitions` the whole table is looked at. Calling this again finishes the work.
+        """
+        requests = tuple(
+            _by_listing(self._storage, self._config, target.commit_time, partitions=partitions)
+        )
+        return self._undo(rollback_time, target, requests)[0]
+
+    def _request(self, plan: RollbackPlan) -> str:
         requested_time = self._times.next()
         while not self._publisher.request(requested_time, Action.ROLLBACK, plans.encode(plan)):
             requested_time = self._times.next()
-        self._execute(requested_time, target, plan)
+        return requested_time
 
     def resume(self, rollback: Instant, contents: TimelineContents) -> set[str]:
         """Carry out a rollback that somebody began; return the instants that are off the table."""
@@ -149,33 +176,46 @@ class Rollback:
         plan: RollbackPlan,
         *,
         keep_plan: bool = False,
-    ) -> None:
-        began_ms = self._env.clock.now_ms()
+    ) -> RollbackMetadata:
         self._publisher.start(requested_time, Action.ROLLBACK)
+        metadata, changes = self._undo(
+            requested_time, target, plan.rollback_requests or (), keep_plan=keep_plan
+        )
+        if changes:
+            self._keeper.record(requested_time, changes, self._times)
+        path = self._publisher.completed_path(requested_time, Action.ROLLBACK, self._times.next())
+        self._storage.put_if_absent(path, plans.encode(metadata))
+        return metadata
+
+    def _undo(
+        self,
+        rollback_time: str,
+        target: InstantInfo,
+        requests: Iterable[RollbackRequest],
+        *,
+        keep_plan: bool = False,
+    ) -> tuple[RollbackMetadata, FileChanges]:
+        began_ms = self._env.clock.now_ms()
         self._storage.delete(heartbeat_path(target.commit_time))
         names = self._files_on_timeline(target)
         # Readers must not see half of it, should it have completed once.
         self._publisher.remove(n for n in names if names[n] is State.COMPLETED)
         is_forgotten = self._keeper.undo(target.commit_time, self._times)
         done = _Done(self._storage, self._config)
-        for request in plan.rollback_requests or ():
-            done.undo(request, rollback_time=requested_time, failed_time=target.commit_time)
+        for request in requests:
+            done.undo(request, rollback_time=rollback_time, failed_time=target.commit_time)
         pending = {State.INFLIGHT} if keep_plan else {State.INFLIGHT, State.REQUESTED}
         self._publisher.remove(n for n in names if names[n] in pending)
         delete_markers(self._storage, target.commit_time)
-        changes = done.changes(with_deletes=not is_forgotten)
-        if changes:
-            self._keeper.record(requested_time, changes, self._times)
         metadata = RollbackMetadata(
-            start_rollback_time=requested_time,
+            start_rollback_time=rollback_time,
             time_taken_in_millis=max(0, self._env.clock.now_ms() - began_ms),
             total_files_deleted=sum(len(deleted) for deleted in done.deleted.values()),
             commits_rollback=(target.commit_time,),
             partition_metadata=done.by_partition(),
             instants_rollback=(target,),
         )
-        path = self._publisher.completed_path(requested_time, Action.ROLLBACK, self._times.next())
-        self._storage.put_if_absent(path, plans.encode(metadata))
+        return metadata, done.changes(with_deletes=not is_forgotten)
 
     def _files_on_timeline(self, target: InstantInfo) -> Mapping[str, State]:
         found = {}
@@ -241,11 +281,15 @@ def _by_markers(
 
 
 def _by_listing(
-    storage: Storage, config: TableConfig, failed_time: str
+    storage: Storage,
+    config: TableConfig,
+    failed_time: str,
+    *,
+    partitions: Iterable[str] | None = None,
 ) -> Iterator[RollbackRequest]:
     files: list[LogFile] = []
     newest_base: dict[tuple[str, str], str] = {}
-    for path in _data_files(storage):
+    for path in _data_files(storage, partitions):
         partition, name = _split(path)
         base = parse_base(partition, name, 0)
         log = parse_log(partition, name, 0)
@@ -384,7 +428,11 @@ def _is_service(instant: Instant, timeline: Timeline, contents: TimelineContents
     return instant.planned_as not in WRITE_ACTIONS
 
 
-def _data_files(storage: Storage) -> Iterator[str]:
+def _data_files(storage: Storage, partitions: Iterable[str] | None = None) -> Iterator[str]:
+    if partitions is not None:
+        for partition in partitions:
+            yield from (_join(partition, file.name) for file in storage.list(partition).files)
+        return
     top = storage.list("")
     yield from (file.name for file in top.files)
     for folder in top.folders:

@@ -1,0 +1,218 @@
+"""Taking the table back to a savepoint.
+
+1. Writes that failed are rolled back. The metadata table's names leave the table's properties:
+   readers list storage from here on, and Apache Hudi builds it anew.
+2. `restore.requested` says which instants go, newest first. From here on nobody else may change the
+   table, and whoever restores it goes on with this plan.
+3. `restore.inflight`, then instant by instant: its completed file goes, so that no reader sees it
+   any more, then its data files, then the rest of it on the timeline.
+4. The completed restore appears, with what was undone.
+
+A crash leaves a pending restore. Restoring to the same savepoint again goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelake.env import Env
+from tidelake.errors import ConfigError, CorruptFileError, HorizonError, RestorePendingError
+from tidelake.formats import plans
+from tidelake.formats.plans import (
+    InstantInfo,
+    RestoreMetadata,
+    RestorePlan,
+    RollbackMetadata,
+)
+from tidelake.model import WRITE_ACTIONS, Action, Instant
+from tidelake.services.plan import Service, ServicePlan
+from tidelake.services.rollback import (
+    files_of_instants,
+    roll_back_all_failed,
+    written_partitions,
+)
+from tidelake.services.savepoint import find_savepoint
+from tidelake.services.table_now import TableNow
+from tidelake.timeline import Publisher
+from tidelake.txn import NoMetadataTable
+from tidelake.txn.rollback import Rollback
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """A restore that took place, and the instants that it took back, newest first."""
+
+    requested_time: str
+    completion_time: str
+    savepoint: str
+    instants: tuple[str, ...]
+    files_deleted: int
+
+
+def restore(env: Env, savepoint: str) -> Restored:
+    """Make the table what it was when `savepoint` was current, and forget everything since.
+
+    Raises `ConfigError` when there is no such savepoint, `HorizonError` when files of it are gone
+    or later instants are archived already, and `RestorePendingError` when another restore has not
+    finished. Before `restore.requested` appears, nothing is changed.
+    """
+    keeper = NoMetadataTable(env)
+    now = TableNow.load_restoring(env, keeper)
+    find_savepoint(now, savepoint)
+    pending = [i for i in now.timeline.pending if i.action is Action.RESTORE]
+    if not pending:
+        _refuse_lost_files(now, savepoint)
+        _refuse_archived(now, savepoint)
+        roll_back_all_failed(env, keeper)
+        now = TableNow.load(env, keeper)
+        plan = plan_restore(now, savepoint)
+        now.keeper.prepare(now.config, now.timeline, now.times)
+        return _run(now, _request(now, plan), plan)
+    plan = now.contents.restore_plan(pending[0])
+    if plan.savepoint_to_restore_timestamp not in (None, savepoint):
+        raise RestorePendingError(pending[0].requested_time)
+    now.keeper.prepare(now.config, now.timeline, now.times)
+    return _run(now, pending[0].requested_time, plan)
+
+
+def show_restore(now: TableNow, savepoint: str) -> ServicePlan:
+    """Return what a restore would take off the table; raise as `restore` does."""
+    find_savepoint(now, savepoint)
+    _refuse_lost_files(now, savepoint)
+    _refuse_archived(now, savepoint)
+    times = [target.commit_time for target in plan_restore(now, savepoint).instants_to_rollback]
+    return ServicePlan(
+        service=Service.RESTORE,
+        reason=f"{len(times)} instants came after {savepoint}",
+        files_deleted=tuple(files_of_instants(now, set(times), None)),
+        facts={"instants taken back": ", ".join(times) or "none"},
+    )
+
+
+def plan_restore(now: TableNow, savepoint: str) -> RestorePlan:
+    """Return what goes, newest first: every write that took effect after the savepoint.
+
+    Up to table version 7 that goes by requested time, so that a compaction that was planned before
+    the savepoint stays. A plan that waits is dropped when it was made later: it may name files that
+    go.
+    """
+    (saved,) = (i for i in now.timeline.writes() if i.requested_time == savepoint)
+    completed = [i for i in now.timeline.writes() if _is_after(now, i, saved)]
+    if now.has_completion_times:
+        completed.sort(key=lambda i: i.completion_time or "")
+    plans_since = [
+        i
+        for i in now.timeline.pending
+        if i.planned_as.completed_as in WRITE_ACTIONS and i.requested_time > savepoint
+    ]
+    return RestorePlan(
+        instants_to_rollback=tuple(
+            InstantInfo(commit_time=i.requested_time, action=i.action.value)
+            for i in (*reversed(plans_since), *reversed(completed))
+        ),
+        version=2,
+        savepoint_to_restore_timestamp=savepoint,
+    )
+
+
+def _is_after(now: TableNow, instant: Instant, saved: Instant) -> bool:
+    if now.has_completion_times:
+        return (instant.completion_time or "") > (saved.completion_time or "")
+    return instant.requested_time > saved.requested_time
+
+
+def _request(now: TableNow, plan: RestorePlan) -> str:
+    publisher = Publisher(now.env.storage, now.config)
+    requested_time = now.times.next()
+    while not publisher.request(requested_time, Action.RESTORE, plans.encode(plan)):
+        requested_time = now.times.next()
+    return requested_time
+
+
+def _run(now: TableNow, requested_time: str, plan: RestorePlan) -> Restored:
+    publisher = Publisher(now.env.storage, now.config)
+    began_ms = now.env.clock.now_ms()
+    publisher.start(requested_time, Action.RESTORE)
+    rollback = Rollback(now.env, now.config, now.timeline, now.times, now.keeper)
+    undone: dict[str, tuple[RollbackMetadata | None, ...]] = {}
+    for target in plan.instants_to_rollback:
+        done = rollback.take_off(
+            target,
+            rollback_time=now.times.next(),
+            partitions=_partitions(now, target),
+        )
+        undone[target.commit_time] = (done,)
+    times = tuple(target.commit_time for target in plan.instants_to_rollback)
+    metadata = RestoreMetadata(
+        start_restore_time=requested_time,
+        time_taken_in_millis=max(0, now.env.clock.now_ms() - began_ms),
+        instants_to_rollback=times,
+        hoodie_restore_metadata=undone,
+        restore_instant_info=plan.instants_to_rollback,
+    )
+    completion_time = now.times.next()
+    path = publisher.completed_path(requested_time, Action.RESTORE, completion_time)
+    now.env.storage.put_if_absent(path, plans.encode(metadata))
+    return Restored(
+        requested_time=requested_time,
+        completion_time=completion_time,
+        savepoint=plan.savepoint_to_restore_timestamp or "",
+        instants=times,
+        files_deleted=sum(
+            done.total_files_deleted for found in undone.values() for done in found if done
+        ),
+    )
+
+
+def _partitions(now: TableNow, target: InstantInfo) -> Sequence[str] | None:
+    """Return where an instant left files; None when nothing on the timeline tells.
+
+    That is so for a plan, and where an attempt that crashed has deleted the completed file and not
+    yet all others.
+    """
+    for instant in now.timeline.completed:
+        if (instant.requested_time, instant.action.value) == (target.commit_time, target.action):
+            try:
+                return written_partitions(now.contents.commit_metadata(instant))
+            except CorruptFileError:
+                return None
+    return None
+
+
+def _refuse_lost_files(now: TableNow, savepoint: str) -> None:
+    instant = find_savepoint(now, savepoint)
+    kept = now.contents.savepoint_metadata(instant).partition_metadata
+    files = now.listing().files_of(sorted(kept))
+    for partition, found in kept.items():
+        there = {file.name for file in files[partition]}
+        for path in found.savepoint_data_file:
+            name = path.rpartition("/")[2]
+            if name not in there:
+                raise HorizonError(
+                    f"the table cannot be restored to {savepoint}: its file {partition}/{name} is "
+                    "gone",
+                    next_step="restore to a later savepoint, or bring the file back from the "
+                    "storage's versions",
+                )
+    if not any(i.requested_time == savepoint for i in now.timeline.writes()):
+        raise ConfigError(
+            f"{savepoint} is not on the active timeline any more",
+            next_step="restore to another savepoint",
+        )
+
+
+def _refuse_archived(now: TableNow, savepoint: str) -> None:
+    """Refuse when later writes are in the history, from which nothing is ever taken."""
+    later = [
+        i.requested_time
+        for i in now.history.instants()
+        if i.action in WRITE_ACTIONS and i.requested_time > savepoint
+    ]
+    if later:
+        raise HorizonError(
+            f"the table cannot be restored to {savepoint}: {len(later)} later writes are archived, "
+            f"such as {later[0]}",
+            next_step="restore to a savepoint after the newest archived write, or read the table "
+            f"as of {savepoint} and write that to a new one",
+        )

@@ -1,0 +1,193 @@
+"""Taking writes off the table: those that failed, and the newest that completed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelake.env import Env
+from tidelake.errors import ConfigError, HorizonError
+from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata
+from tidelake.formats.file_name import parse_base, parse_log
+from tidelake.model import WRITE_ACTIONS, Action, Instant
+from tidelake.services.plan import PlannedFile, Service, ServicePlan
+from tidelake.services.table_now import TableNow
+from tidelake.txn import MetadataKeeper, failed_writes, roll_back_failed
+from tidelake.txn.rollback import Rollback
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolledBack:
+    """An instant that is off the table, under the time that it had."""
+
+    instant: str
+    files_deleted: int
+
+
+def roll_back_all_failed(env: Env, keeper: MetadataKeeper | None = None) -> Sequence[str]:
+    """Finish rollbacks that were begun, and roll back every write that did not complete.
+
+    Return the instants that were still pending. One writer at a time is assumed: whatever is
+    pending has failed.
+    """
+    now = TableNow.load(env, keeper)
+    failed = [i.requested_time for i in failed_writes(now.timeline, now.contents)]
+    begun = [i for i in now.timeline.pending if i.action is Action.ROLLBACK]
+    if failed or begun:
+        config = now.keeper.prepare(now.config, now.timeline, now.times)
+        roll_back_failed(env, config, now.timeline, now.contents, now.times, keeper=now.keeper)
+    return sorted(failed)
+
+
+def roll_back(env: Env, requested_time: str, keeper: MetadataKeeper | None = None) -> RolledBack:
+    """Roll back a write: one that did not complete, or the newest that did.
+
+    Raises `ConfigError` for an instant that cannot be rolled back, and `HorizonError` when a clean
+    has deleted what the table would have to go back to.
+    """
+    now = TableNow.load(env, keeper)
+    instant = _refuse_needed(now, requested_time)
+    if not instant.is_completed:
+        return _roll_back_pending(now, instant)
+    roll_back_all_failed(env, keeper)
+    now = TableNow.load(env, keeper)
+    partitions = written_partitions(now.contents.commit_metadata(instant))
+    config = now.keeper.prepare(now.config, now.timeline, now.times)
+    rollback = Rollback(env, config, now.timeline, now.times, now.keeper)
+    done = rollback.run_completed(instant, partitions)
+    return RolledBack(instant=requested_time, files_deleted=done.total_files_deleted)
+
+
+def plan_roll_back(now: TableNow, requested_time: str) -> ServicePlan:
+    """Return what a rollback would take off the table; raise as `roll_back` does."""
+    instant = _refuse_needed(now, requested_time)
+    partitions = None
+    if instant.is_completed:
+        partitions = written_partitions(now.contents.commit_metadata(instant))
+    return ServicePlan(
+        service=Service.ROLLBACK,
+        reason=f"{instant.planned_as} {requested_time} is {instant.state}",
+        files_deleted=tuple(files_of_instants(now, {requested_time}, partitions)),
+    )
+
+
+def files_of_instants(
+    now: TableNow, times: Collection[str], partitions: Sequence[str] | None
+) -> Iterator[PlannedFile]:
+    """Return the data files that instants left in some partitions, or anywhere."""
+    listing = now.listing()
+    wanted = listing.partitions() if partitions is None else partitions
+    for partition, files in listing.files_of(wanted).items():
+        for info in files:
+            file = parse_base(partition, info.name, info.size_bytes) or parse_log(
+                partition, info.name, info.size_bytes
+            )
+            if file is not None and file.instant_time in times:
+                yield PlannedFile(path=file.path, size_bytes=info.size_bytes)
+
+
+def written_partitions(metadata: CommitMetadata) -> Sequence[str]:
+    """Return the partitions in which a commit left files."""
+    return sorted(p for p, stats in metadata.partition_to_write_stats.items() if stats)
+
+
+def _roll_back_pending(now: TableNow, instant: Instant) -> RolledBack:
+    config = now.keeper.prepare(now.config, now.timeline, now.times)
+    Rollback(now.env, config, now.timeline, now.times, now.keeper).run(instant)
+    deleted = 0
+    after = TableNow.load(now.env, now.keeper)
+    for done in after.timeline.completed:
+        if done.action is Action.ROLLBACK and done not in now.timeline.completed:
+            deleted += after.contents.rollback_metadata(done).total_files_deleted
+    return RolledBack(instant=instant.requested_time, files_deleted=deleted)
+
+
+def _refuse_needed(now: TableNow, time: str) -> Instant:
+    """Return the write; refuse to take away what somebody keeps, or has built on."""
+    instant = now.instant(time)
+    if instant.planned_as.completed_as not in WRITE_ACTIONS:
+        raise ConfigError(
+            f"{time} is a {instant.planned_as}, which wrote no rows to take back",
+            next_step="give the time of a commit, a deltacommit or a replacecommit",
+        )
+    failed = failed_writes(now.timeline, now.contents)
+    if not instant.is_completed:
+        if instant in failed:
+            return instant
+        raise ConfigError(
+            f"{instant.planned_as} {time} is a plan that waits to be carried out",
+            next_step="run it; a write that fails on its way is rolled back by itself",
+        )
+    if any(i.requested_time == time for i in now.timeline.instants if i.action is Action.SAVEPOINT):
+        raise ConfigError(
+            f"{time} is kept by a savepoint",
+            next_step=f"delete the savepoint of {time} first",
+        )
+    later = [
+        i.requested_time
+        for i in now.timeline.writes()
+        if i != instant
+        and (
+            i.requested_time > time
+            or (
+                now.has_completion_times
+                and (i.completion_time or "") > (instant.completion_time or "")
+            )
+        )
+    ]
+    if later:
+        raise ConfigError(
+            f"{time} is not the newest write: {', '.join(later)} came after it",
+            next_step=f"roll back {later[-1]} first, or restore the table to a savepoint",
+        )
+    planned = [
+        i
+        for i in now.timeline.pending
+        if i.requested_time > time
+        and i.planned_as.completed_as in WRITE_ACTIONS
+        and i not in failed
+    ]
+    if planned:
+        raise ConfigError(
+            f"{planned[0].planned_as} {planned[0].requested_time} was planned on what {time} wrote",
+            next_step="run the plan and roll that back first",
+        )
+    _refuse_lost_past(now, instant, now.contents.commit_metadata(instant))
+    return instant
+
+
+def _refuse_lost_past(now: TableNow, instant: Instant, metadata: CommitMetadata) -> None:
+    """Refuse when the files are gone that were current before the instant."""
+    replaced = metadata.partition_to_replace_file_ids
+    needed: list[tuple[str, str, str | None]] = [
+        (partition, file_id, None) for partition, ids in replaced.items() for file_id in ids
+    ]
+    for partition, stats in metadata.partition_to_write_stats.items():
+        for stat in stats:
+            name = (stat.path or "").rpartition("/")[2]
+            if stat.prev_commit not in (None, NO_PREVIOUS_COMMIT) and parse_base("", name, 0):
+                needed.append((partition, stat.file_id or "", stat.prev_commit))
+    there = _instants_by_group(now, sorted({partition for partition, _, _ in needed}))
+    for partition, file_id, previous in needed:
+        found = there.get((partition, file_id), set())
+        is_there = (
+            previous in found if previous else min(found, default="~") < (instant.requested_time)
+        )
+        if not is_there:
+            raise HorizonError(
+                f"{instant.requested_time} cannot be rolled back: what file group {file_id} of "
+                f"partition {partition!r} held before it was cleaned away",
+                next_step="restore the table to a savepoint, or write the rows anew",
+            )
+
+
+def _instants_by_group(
+    now: TableNow, partitions: Sequence[str]
+) -> Mapping[tuple[str, str], set[str]]:
+    found: dict[tuple[str, str], set[str]] = {}
+    for partition, files in now.listing().files_of(partitions).items():
+        for info in files:
+            file = parse_base(partition, info.name, 0) or parse_log(partition, info.name, 0)
+            if file is not None:
+                found.setdefault((partition, file.file_id), set()).add(file.instant_time)
+    return found

@@ -1,0 +1,152 @@
+"""Keeping the table as of one commit, whatever is cleaned and archived later.
+
+A savepoint has the time of the commit that it keeps, and names every file that counted then. It
+takes effect when its completed file appears; what a crash leaves before that, nobody heeds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelake.config import TimeBasis
+from tidelake.env import Env
+from tidelake.errors import ConfigError, HorizonError
+from tidelake.formats import plans
+from tidelake.formats.plans import SavepointMetadata, SavepointPartitionMetadata
+from tidelake.model import WRITE_ACTIONS, Action, FileSlice, Instant, State
+from tidelake.services.clean import pending_cleans
+from tidelake.services.clean_plan import last_clean
+from tidelake.services.table_now import TableNow
+from tidelake.timeline import Publisher
+from tidelake.view import AsOf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savepoint:
+    """A savepoint, under the requested time of the commit that it keeps."""
+
+    instant: str
+    completion_time: str
+    files: int
+
+
+def savepoint(
+    env: Env, requested_time: str | None = None, *, user: str = "tidelake", comment: str = ""
+) -> Savepoint:
+    """Keep the files of the table as of a completed write, by default the newest.
+
+    Raises `ConfigError` for an instant that did not complete or is saved already, and
+    `HorizonError` when cleans have gone beyond it or are about to.
+    """
+    now = TableNow.load(env)
+    instant = _write(now, requested_time)
+    time = instant.requested_time
+    if any(i.requested_time == time for i in now.savepoints()):
+        raise ConfigError(f"{time} has a savepoint already", next_step="there is nothing to do")
+    last = last_clean(now)
+    if last is not None and time < last.retained:
+        raise HorizonError(
+            f"the table as of {time} cannot be kept: cleans left it readable from "
+            f"{last.retained} on",
+            next_step=f"choose an instant from {last.retained} on",
+        )
+    kept = _files_as_of(now, instant)
+    _refuse_doomed(now, time, kept)
+    metadata = SavepointMetadata(
+        savepointed_by=user,
+        savepointed_at=env.clock.now_ms(),
+        comments=comment,
+        partition_metadata={
+            partition: SavepointPartitionMetadata(
+                partition_path=partition, savepoint_data_file=tuple(names)
+            )
+            for partition, names in kept.items()
+        },
+    )
+    publisher = Publisher(env.storage, now.config)
+    publisher.start(time, Action.SAVEPOINT)
+    done = now.times.next()
+    env.storage.put_if_absent(
+        publisher.completed_path(time, Action.SAVEPOINT, done), plans.encode(metadata)
+    )
+    return Savepoint(instant=time, completion_time=done, files=sum(map(len, kept.values())))
+
+
+def delete_savepoint(env: Env, requested_time: str) -> None:
+    """Keep the files of a savepoint no longer; raise `ConfigError` when there is none.
+
+    The next clean deletes what nothing else keeps.
+    """
+    now = TableNow.load(env)
+    found = find_savepoint(now, requested_time)
+    names = [_file_name(found)]
+    if now.timeline.has_file(found, State.INFLIGHT):
+        names.append(f"{requested_time}.{Action.SAVEPOINT}.{State.INFLIGHT}")
+    Publisher(env.storage, now.config).remove(names)
+
+
+def find_savepoint(now: TableNow, requested_time: str) -> Instant:
+    """Return the completed savepoint of an instant; raise `ConfigError` when there is none."""
+    found = now.savepoints()
+    for instant in found:
+        if instant.requested_time == requested_time:
+            return instant
+    there = ", ".join(i.requested_time for i in found)
+    raise ConfigError(
+        f"{requested_time} has no savepoint",
+        next_step=f"there are savepoints of {there}" if there else "the table has no savepoint",
+    )
+
+
+def _write(now: TableNow, requested_time: str | None) -> Instant:
+    if requested_time is None:
+        writes = now.timeline.writes()
+        if not writes:
+            raise ConfigError(
+                "the table has no completed write to keep", next_step="write to the table first"
+            )
+        if now.has_completion_times:
+            return max(writes, key=lambda i: i.completion_time or "")
+        return writes[-1]
+    instant = now.instant(requested_time)
+    if not instant.is_completed or instant.action not in WRITE_ACTIONS:
+        raise ConfigError(
+            f"{instant.planned_as} {requested_time} is {instant.state} and cannot be kept: only "
+            "completed writes can",
+            next_step="give the requested time of a completed commit, deltacommit or replacecommit",
+        )
+    return instant
+
+
+def _files_as_of(now: TableNow, instant: Instant) -> dict[str, list[str]]:
+    at = AsOf(time=instant.requested_time, basis=TimeBasis.REQUESTED)
+    if now.has_completion_times and instant.completion_time is not None:
+        at = AsOf(time=instant.completion_time, basis=TimeBasis.COMPLETION)
+    view = now.view()
+    kept: dict[str, list[str]] = {partition: [] for partition in view.partitions()}
+    for found in view.latest_slices(as_of=at):
+        kept[found.group.partition] += _names(found)
+    return kept
+
+
+def _refuse_doomed(now: TableNow, time: str, kept: dict[str, list[str]]) -> None:
+    for instant in pending_cleans(now):
+        planned = now.contents.clean_plan(instant).file_paths_to_be_deleted_per_partition or {}
+        for partition, files in planned.items():
+            names = {(file.file_path or "").rpartition("/")[2] for file in files}
+            if names & set(kept.get(partition, ())):
+                raise HorizonError(
+                    f"the table as of {time} cannot be kept: clean {instant.requested_time} is "
+                    "about to delete files of it",
+                    next_step="let that clean finish, and keep a later instant",
+                )
+
+
+def _names(found: FileSlice) -> list[str]:
+    base = [] if found.base_file is None else [found.base_file.name]
+    return [*base, *(log.name for log in found.log_files)]
+
+
+def _file_name(instant: Instant) -> str:
+    assert instant.file_name is not None  # only archived instants have none
+    return instant.file_name
