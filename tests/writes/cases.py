@@ -19,6 +19,9 @@ DAYS = (1_794_700_800_000, 1_794_787_200_000)
 DROP_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
 CDC = "hoodie.table.cdc.enabled"
 CDC_MODE = "hoodie.table.cdc.supplemental.logging.mode"
+#: Bucket indexes that name the files of a bucket for good.
+RING = (("hoodie.index.bucket.engine", "CONSISTENT_HASHING"),)
+FIXED_IDS = (("hoodie.write.concurrency.mode", "NON_BLOCKING_CONCURRENCY_CONTROL"),)
 _NOTES = ("a", "", "ü, 雪", None, "'quoted', \"too\"")
 
 

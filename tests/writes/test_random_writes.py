@@ -8,7 +8,15 @@ from random import Random  # noqa: TID251 - seeded
 
 import pytest
 
-from tests.writes.cases import CDC, CDC_MODE, DROP_COLUMNS, KEYS, Case, RandomWrites
+from tests.writes.cases import (
+    CDC,
+    CDC_MODE,
+    DROP_COLUMNS,
+    KEYS,
+    RING,
+    Case,
+    RandomWrites,
+)
 from tests.writes.hudi_rs import hudi_rs_for
 from tests.writes.quick_writer import OPERATIONS, QuickWriter
 from tests.writes.table import WrittenTable, counted
@@ -32,15 +40,20 @@ EXTRA = (
 
 def random_case(random: Random) -> Case:
     keys = random.choice(list(KEYS.values()))
+    mor = random.random() < 0.6
+    index = random.choice(("BUCKET", "BUCKET", "SIMPLE", "BLOOM")) if keys.key else "SIMPLE"
+    # A folder's name does not tell the time from which it was made.
+    extra = random.choice(EXTRA[:-1] if "day" in keys.partition else EXTRA)
+    if index == "BUCKET" and mor:
+        extra = random.choice((extra, RING))
     return Case(
         version=random.choice((6, 8, 9)),
-        mor=random.random() < 0.6,
-        index=random.choice(("BUCKET", "SIMPLE")) if keys.key else "SIMPLE",
+        mor=mor,
+        index=index,
         keys=keys,
         log_format=random.choice(("avro", "parquet")),
         by_event_time=random.random() < 0.8,
-        # A folder's name does not tell the time from which it was made.
-        extra=random.choice(EXTRA[:-1] if "day" in keys.partition else EXTRA),
+        extra=extra,
     )
 
 

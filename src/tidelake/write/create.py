@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from tidelake.config import (
@@ -23,8 +26,11 @@ from tidelake.write.index import BUCKET_COUNT_PROPERTY
 from tidelake.write.keys import PARTITION_TYPES_PROPERTY
 from tidelake.write.schema import evolve, field_names
 
+_log = logging.getLogger(__name__)
+
 V = TypeVar("V")
 
+_OUTPUT_FORMAT = "output.dateformat"
 #: Options that are kept in the table's properties as they stand.
 _KEPT_PREFIXES = (
     keys.MERGE_PROPERTY_PREFIX,
@@ -68,6 +74,14 @@ def table_spec(
     if not fields and generator is None:
         generator = KeyGeneratorType.AUTO_RECORD
     _refuse_lost_times(options, generator, partition_fields)
+    for column in _unreadable_times(avro, options, generator, partition_fields):
+        _log.warning(
+            "Apache Hudi 1.2 cannot read tables in which the number %s makes folders that are no "
+            "numbers, not even its own: let %s be of digits alone if it is to read "
+            "this one",
+            column,
+            f"{keys.TIMEBASED_PREFIXES[0]}{_OUTPUT_FORMAT}",
+        )
     hive = write_keys.HIVE_STYLE_PARTITIONING
     meta = write_keys.POPULATE_META_FIELDS
     return TableSpec(
@@ -122,6 +136,29 @@ def _refuse_lost_times(
             "does not tell from which time it was made",
             next_step=f"leave {key.name} out",
         )
+
+
+def _unreadable_times(
+    avro: str,
+    options: WriteOptions,
+    generator: KeyGeneratorType | None,
+    partition_fields: Sequence[str],
+) -> Iterator[str]:
+    """Yield the columns of whose folders Apache would make numbers, and fail."""
+    given = (options.settings.get(f"{p}{_OUTPUT_FORMAT}") for p in keys.TIMEBASED_PREFIXES)
+    output = next((text for text in given if text), "")
+    if generator is not KeyGeneratorType.CUSTOM or re.fullmatch("[yMdHms]*", output):
+        return
+    numbers = {f["name"] for f in json.loads(avro)["fields"] if _is_number(f["type"])}
+    for field in partition_fields:
+        name, _, kind = field.partition(":")
+        if kind.upper() == "TIMESTAMP" and name in numbers:
+            yield name
+
+
+def _is_number(node: object) -> bool:
+    branches = node if isinstance(node, list) else [node]
+    return any(branch in ("int", "long") for branch in branches)
 
 
 def _agreed(key: Key, given: Mapping[str, str], wanted: tuple[str, ...]) -> tuple[str, ...]:

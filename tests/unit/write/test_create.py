@@ -114,3 +114,20 @@ def test_the_logging_mode_is_spelt_as_hudi_spells_it() -> None:
 def test_base_files_of_another_format_are_refused() -> None:
     with pytest.raises(ConfigError, match="'ORC', and tidelake knows PARQUET"):
         made({"hoodie.table.base.file.format": "ORC"}, key=("id",))
+
+
+@pytest.mark.parametrize(
+    ("output", "field", "is_told"),
+    [("yyyy-MM", "ts", True), ("yyyyMM", "ts", False), ("yyyy-MM", "name", False)],
+)
+def test_folders_that_apache_takes_for_numbers_are_told_of(
+    output: str, field: str, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {
+        "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.CustomKeyGenerator",
+        "hoodie.datasource.write.partitionpath.field": f"p:SIMPLE,{field}:TIMESTAMP",
+        "hoodie.keygen.timebased.timestamp.type": "EPOCHMILLISECONDS",
+        "hoodie.keygen.timebased.output.dateformat": output,
+    }
+    made(given, key=("id",))
+    assert (f"the number {field} makes folders" in caplog.text) is is_told
