@@ -28,6 +28,7 @@ from tidelake.errors import (
 )
 from tidelake.model import Commit
 from tidelake.spark.register import register
+from tidelake.spark.sink import sink
 from tidelake.table import Table
 
 __all__ = [
@@ -58,4 +59,5 @@ __all__ = [
     "UnsupportedTableError",
     "WriteConflictError",
     "register",
+    "sink",
 ]

@@ -274,6 +274,13 @@ class Table:
         """Put `rows` in the place of everything in the table."""
         return self._write(WriteOperation.INSERT_OVERWRITE_TABLE, rows, options, write_id)
 
+    def write(
+        self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
+    ) -> Commit:
+        """Write rows as `hoodie.datasource.write.operation` says: upsert them unless it is set."""
+        given = WriteOptions.from_options({**self._given, **(options or {})})
+        return self._write(given.operation, rows, options, write_id)
+
     def delete_where(
         self,
         where: str | Column,

@@ -301,6 +301,27 @@ HOLLOW_COMMIT_POLICY = _read(
     default=HollowCommitPolicy.FAIL.value,
     choices=_words(HollowCommitPolicy),
 )
+STREAM_START = _read(
+    "hoodie.datasource.streaming.startOffset",
+    Kind.TEXT,
+    "Where a stream without a checkpoint starts: `earliest`, `latest` or a time.",
+    default="earliest",
+    aliases=("hoodie.datasource.streaming.startoffset",),
+)
+MAX_FILES_PER_TRIGGER = _read(
+    "maxFilesPerTrigger",
+    Kind.INTEGER,
+    "Files of the commits that one micro-batch of a stream takes in; it is at least one commit.",
+    aliases=("maxfilespertrigger",),
+    ours=True,
+)
+MAX_BYTES_PER_TRIGGER = _read(
+    "maxBytesPerTrigger",
+    Kind.INTEGER,
+    "Bytes of the commits that one micro-batch of a stream takes in; it is at least one commit.",
+    aliases=("maxbytespertrigger",),
+    ours=True,
+)
 READ_PAYLOAD_CLASS = _read(
     "hoodie.datasource.write.payload.class",
     Kind.TEXT,

@@ -433,6 +433,12 @@ RECORD_POSITIONS = _write(
     "Whether log blocks say which rows of the base file they change, from table version 8 on.",
     default="true",
 )
+STREAM_IDENTIFIER = _write(
+    "hoodie.datasource.write.streaming.checkpoint.identifier",
+    Kind.TEXT,
+    "Name of the stream whose batches `tidelake.sink` writes, unique among the streams into a "
+    "table; the id of the streaming query unless given.",
+)
 STAGING_EXPIRY = _write(
     "hoodie.write.staging.expiry.minutes",
     Kind.INTEGER,

@@ -6,28 +6,30 @@ Spark runs all of this in Python workers, away from the session, so rows are rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from importlib import import_module
 
 import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 - the customary name
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 from typing_extensions import override
 
-from tidelake.engine import CHANGES_SCHEMA, pack, row_json, spark_schema
+from tidelake.engine import CHANGES_SCHEMA, pack, spark_schema
 from tidelake.errors import ConfigError
-from tidelake.files import ChangeTask, ReadSpec, read_changes, read_slice
+from tidelake.files import read_slice
 from tidelake.read.query import is_changes_query, plan_change_rows, plan_rows
 from tidelake.read.scan import Selection, output_columns
 from tidelake.records import arrow_schema, conform
 from tidelake.spark.datasource_writer import TidelakeWriter
+from tidelake.spark.shares import PARALLELISM, Share, json_changes, path_of
 from tidelake.table import open_state
-
-Batches = Iterator[pa.RecordBatch]
-
-#: Partitions to aim for; how many cores there are is not known here.
-_PARALLELISM = 16
 
 
 class TidelakeSource(DataSource):
@@ -42,7 +44,7 @@ class TidelakeSource(DataSource):
     @override
     def schema(self) -> T.StructType:
         """Return the columns of the answer, Hudi's five first, as Hudi's own format does."""
-        state = open_state(_path(self.options), dict(self.options))
+        state = open_state(path_of(self.options), dict(self.options))
         if is_changes_query(state):
             return CHANGES_SCHEMA
         as_of = None if state.options.as_of is None else state.as_of(state.options.as_of)
@@ -56,6 +58,20 @@ class TidelakeSource(DataSource):
         return TidelakeWriter(dict(self.options), schema, overwrite)
 
     @override
+    def streamReader(self, schema: T.StructType) -> DataSourceStreamReader:
+        """Return a reader that follows the table; needs Spark 4.2."""
+        try:
+            # Earlier releases have no module to import the limits of a micro-batch from.
+            module = import_module("tidelake.spark.stream_reader")
+        except ImportError as cause:
+            raise ConfigError(
+                "this Spark cannot limit what a stream reads at a time",
+                next_step="use Spark 4.2 or later, or call Table.incremental in a loop",
+            ) from cause
+        made: DataSourceStreamReader = module.TidelakeStreamReader(dict(self.options), schema)
+        return made
+
+    @override
     def reader(self, schema: T.StructType) -> TidelakeReader:
         """Return a reader of the columns in `schema`."""
         return TidelakeReader(dict(self.options), schema)
@@ -66,14 +82,14 @@ class TidelakeReader(DataSourceReader):
 
     def __init__(self, options: dict[str, str], schema: T.StructType) -> None:
         self._target = to_arrow_schema(schema, timezone="UTC")
-        state = open_state(_path(options), options)
-        self._work: list[list[Callable[[], Batches]]]
+        state = open_state(path_of(options), options)
+        self._work: list[Share]
         if is_changes_query(state):
             plan = plan_change_rows(state)
-            self._work = [[partial(_json_changes, task, plan.spec)] for task in plan.tasks]
+            self._work = [[partial(json_changes, task, plan.spec)] for task in plan.tasks]
         else:
             rows = plan_rows(state, Selection(columns=schema.names))
-            bins = pack(rows.tasks, _PARALLELISM)
+            bins = pack(rows.tasks, PARALLELISM)
             self._work = [[partial(read_slice, task, rows.spec) for task in of] for of in bins]
 
     @override
@@ -88,26 +104,3 @@ class TidelakeReader(DataSourceReader):
             for batches in share:
                 for batch in batches():
                     yield from conform(pa.Table.from_batches([batch]), self._target).to_batches()
-
-
-def _json_changes(task: ChangeTask, spec: ReadSpec) -> Batches:
-    for batch in read_changes(task, spec):
-        images = [
-            pa.array([None if v is None else row_json(v) for v in batch.column(side).to_pylist()])
-            for side in ("before", "after")
-        ]
-        columns = [
-            batch.column("op"),
-            batch.column("ts_ms"),
-            *(i.cast(pa.string()) for i in images),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, CHANGES_SCHEMA.names)
-
-
-def _path(options: Mapping[str, str]) -> str:
-    path = options.get("path")
-    if not path:
-        raise ConfigError(
-            "no path was given", next_step='call load("/path/to/table") or set the option `path`'
-        )
-    return path

@@ -1,0 +1,62 @@
+"""How far a reader that follows a table may go: the next end of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidelake.errors import IncrementalRangeError
+from tidelake.model import Instant
+from tidelake.read.incremental import window
+from tidelake.read.state import TableState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a reader wants at a time; it gets at least one commit. None is without limit."""
+
+    files: int | None = None
+    size_bytes: int | None = None
+
+
+def latest_time(state: TableState) -> str | None:
+    """Return the time at which a window that takes in everything so far ends."""
+    return max((time for time, _ in _ends(state, None)), default=None)
+
+
+def next_end(state: TableState, start: str | None, limits: Limits) -> str | None:
+    """Return where the window from `start` is to end; None when nothing has happened since then.
+
+    Raises `IncrementalRangeError` when commits after `start` have left the active timeline: which
+    files they wrote, and whether these are still there, is not certain any more.
+    """
+    seen = window(state, start, None)
+    if start is not None and seen.archived:
+        raise IncrementalRangeError(
+            f"{len(seen.archived)} commits after {start} were archived before they were read",
+            next_step="start the stream anew, with another checkpoint; keep more commits on the "
+            "timeline than the stream may fall behind (hoodie.keep.min.commits, "
+            "hoodie.clean.commits.retained)",
+        )
+    files = size_bytes = 0
+    end = None
+    for time, instant in sorted(_ends(state, start), key=lambda found: found[0]):
+        stats = state.contents.commit_metadata(instant).write_stats
+        files += len(stats)
+        size_bytes += sum(stat.file_size_in_bytes or 0 for stat in stats)
+        is_full = _exceeds(files, limits.files) or _exceeds(size_bytes, limits.size_bytes)
+        if end is not None and is_full:
+            break
+        end = time
+    return end
+
+
+def _ends(state: TableState, start: str | None) -> Iterator[tuple[str, Instant]]:
+    for instant in window(state, start, None).instants:
+        time = instant.completion_time if state.by_completion_time else instant.requested_time
+        if time is not None:
+            yield time, instant
+
+
+def _exceeds(amount: int, limit: int | None) -> bool:
+    return limit is not None and amount > limit

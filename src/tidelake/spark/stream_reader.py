@@ -1,0 +1,138 @@
+"""A table as a stream: `spark.readStream.format("tidelake")` follows what is committed to it.
+
+An offset is the time up to which commits were read: a completion time from table version 8 on, so
+that a write that began early and ended late is not passed over; a requested time before, where the
+stream waits in front of a write that is still pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as T  # noqa: N812 - the customary name
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+from typing_extensions import override
+
+from tidelake.config import HollowCommitPolicy, keys
+from tidelake.engine import pack
+from tidelake.errors import ConfigError
+from tidelake.files import read_slice
+from tidelake.read.changes import plan_changes
+from tidelake.read.incremental import plan_incremental
+from tidelake.read.progress import Limits, latest_time, next_end
+from tidelake.read.query import is_changes_query
+from tidelake.read.scan import Selection
+from tidelake.read.state import TableState
+from tidelake.records import conform
+from tidelake.spark.shares import PARALLELISM, Share, json_changes, path_of
+from tidelake.table import open_state
+
+_TIME = "time"
+_EARLIEST = "earliest"
+_LATEST = "latest"
+
+
+class TidelakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows one table; every micro-batch is a window of commits."""
+
+    def __init__(self, options: dict[str, str], schema: T.StructType) -> None:
+        self._options = {
+            # A stream that goes by requested times must not pass a write that is still pending.
+            keys.HOLLOW_COMMIT_POLICY.name: HollowCommitPolicy.BLOCK.value,
+            **options,
+        }
+        self._columns = schema.names
+        self._target = to_arrow_schema(schema, timezone="UTC")
+        self._until: str | None = None
+        self._limits = Limits(
+            files=keys.MAX_FILES_PER_TRIGGER.count(self._settings, least=1),
+            size_bytes=keys.MAX_BYTES_PER_TRIGGER.count(self._settings, least=1),
+        )
+
+    @property
+    def _settings(self) -> dict[str, str]:
+        return {name.lower(): value for name, value in self._options.items()}
+
+    @override
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a new stream starts, by `hoodie.datasource.streaming.startOffset`."""
+        given = keys.STREAM_START.text(self._settings) or _EARLIEST
+        if given.lower() == _EARLIEST:
+            return {_TIME: ""}
+        state = self._state()
+        if given.lower() == _LATEST:
+            return {_TIME: latest_time(state) or ""}
+        return {_TIME: state.instant(given)}
+
+    @override
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit that the options set."""
+        if self._limits.files is not None:
+            return ReadMaxFiles(self._limits.files)
+        if self._limits.size_bytes is not None:
+            return ReadMaxBytes(self._limits.size_bytes)
+        return ReadAllAvailable()
+
+    @override
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return where the next micro-batch ends."""
+        began = start[_TIME]
+        if self._until is not None and began >= self._until:
+            return start
+        state = self._state()
+        end = next_end(state, began or None, self._wanted(limit))
+        if end is None:
+            return start
+        return {_TIME: end if self._until is None else min(end, self._until)}
+
+    @override
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Remember how far the table is now: the stream goes no further."""
+        self._until = latest_time(self._state()) or ""
+
+    @override
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the shares of one window."""
+        state = self._state()
+        began, until = start[_TIME] or None, end[_TIME] or None
+        shares: list[Share] = []
+        if is_changes_query(state):
+            changes = plan_changes(state, start=began, end=until)
+            shares = [[partial(json_changes, task, changes.spec)] for task in changes.tasks]
+        else:
+            rows = plan_incremental(state, Selection(columns=self._columns), start=began, end=until)
+            bins = pack(rows.tasks, PARALLELISM)
+            shares = [[partial(read_slice, task, rows.spec) for task in of] for of in bins]
+        return [InputPartition(share) for share in shares or [[]]]
+
+    @override
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the rows of one share."""
+        for batches in partition.value:
+            for batch in batches():
+                yield from conform(pa.Table.from_batches([batch]), self._target).to_batches()
+
+    def _wanted(self, limit: ReadLimit) -> Limits:
+        if isinstance(limit, ReadAllAvailable):
+            return Limits()
+        return self._limits
+
+    def _state(self) -> TableState:
+        state = open_state(path_of(self._options), self._options)
+        if not state.config.populate_meta_fields:
+            raise ConfigError(
+                "the table keeps no meta columns, so nobody can tell when a row changed",
+                next_step="read it as a whole, with spark.read",
+            )
+        return state
