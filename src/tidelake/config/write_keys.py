@@ -232,6 +232,26 @@ SET_NULL_FOR_MISSING = _write(
     "Whether columns that the write lacks become null even when the schema is not reconciled.",
     default="false",
 )
+PARTIAL_UPDATE_SCHEMA = _write(
+    "hoodie.write.partial.update.schema",
+    Kind.TEXT,
+    "The columns that an upsert changes, as an Avro record schema, as names separated by commas, "
+    "or `*` for those that the rows have; the table's rows keep their values in all others. Key, "
+    "partition and ordering columns always belong to it.",
+)
+MERGE_PARTIAL_UPDATES = _write(
+    "hoodie.spark.sql.merge.into.partial.updates",
+    Kind.BOOLEAN,
+    "Whether a merge into a merge-on-read table of version 8 or newer logs the changed columns "
+    "alone, where that is possible.",
+    default="true",
+)
+PARTIAL_UPDATE_MODE = _write(
+    "hoodie.table.partial.update.mode",
+    Kind.TEXT,
+    "For a table of version 9 to create: `IGNORE_DEFAULTS` when a null in a row of an upsert means "
+    "that the column keeps its value, `FILL_UNAVAILABLE` when a text does.",
+)
 CONSISTENT_TIMESTAMPS = _write(
     "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled",
     Kind.BOOLEAN,

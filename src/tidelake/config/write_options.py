@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,6 +48,10 @@ class WriteOptions:
     keep_duplicates: bool = True
     null_partition: NullPartitionPolicy = NullPartitionPolicy.FAIL
     fill_missing_columns: bool = True
+    partial_columns: tuple[str, ...] | None = None
+    """Columns that an upsert changes; none stand for those that its rows have."""
+    logs_changed_columns: bool = True
+    """Whether a merge may log the columns that it changes alone."""
     consistent_timestamps: bool = False
     complex_key_new_encoding: bool = False
     index_type: IndexType | None = None
@@ -99,6 +104,8 @@ class WriteOptions:
             or NullPartitionPolicy.FAIL,
             fill_missing_columns=write_keys.RECONCILE_SCHEMA.flag(settings)
             or write_keys.SET_NULL_FOR_MISSING.flag(settings),
+            partial_columns=_partial_columns(settings),
+            logs_changed_columns=write_keys.MERGE_PARTIAL_UPDATES.flag(settings),
             consistent_timestamps=write_keys.CONSISTENT_TIMESTAMPS.flag(settings),
             complex_key_new_encoding=write_keys.COMPLEX_KEY_NEW_ENCODING.flag(settings),
             index_type=index_type,
@@ -139,6 +146,19 @@ def _count(key: Key, settings: Mapping[str, str], *, least: int) -> int:
     if found is None:
         raise ValueError(f"{key.name} has no default")
     return found
+
+
+def _partial_columns(settings: Mapping[str, str]) -> tuple[str, ...] | None:
+    key = write_keys.PARTIAL_UPDATE_SCHEMA
+    given = (key.text(settings) or "").strip()
+    if not given:
+        return None
+    if not given.startswith("{"):
+        return () if given == "*" else key.items(settings)
+    try:
+        return tuple(str(field["name"]) for field in json.loads(given)["fields"])
+    except (ValueError, KeyError, TypeError) as cause:
+        raise key.refuse(settings, "an Avro record schema, or names of columns, or *") from cause
 
 
 def _failed_writes(settings: Mapping[str, str], mode: ConcurrencyMode) -> FailedWritesPolicy:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.engine.key_columns import KeyColumns, bucket, is_nullable
-from tidelake.files.write_task import CHANGE, POSITION
+from tidelake.files.write_task import CHANGE, COLUMNS, POSITION
 from tidelake.records import META_COLUMNS
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
 from tidelake.write.keys import KeySpec
@@ -77,7 +77,7 @@ def keyed_rows(
         bad[f"no value in a partition field ({names})"] = keys.is_bad_partition()
     bad |= _null_where_required(required)
     key, path = keys.record_key(), keys.partition_path()
-    check = _content_hash(frame, columns) if spec.is_made_up else F.xxhash64(key, path)
+    check = content_hash(frame, columns) if spec.is_made_up else F.xxhash64(key, path)
     group, odd = F.lit(None).cast("string"), F.lit(False)
     if buckets is not None:
         fields, count = buckets
@@ -159,7 +159,8 @@ def _bounds(shares: Sequence[Share]) -> list[float]:
     return ends
 
 
-def _content_hash(frame: DataFrame, columns: Sequence[str]) -> Column:
+def content_hash(frame: DataFrame, columns: Sequence[str]) -> Column:
+    """Return a hash of what rows hold, for rows that have no key yet."""
     plain = [n for n in columns if not _holds_map(frame.schema[n].dataType)]
     return F.xxhash64(*(F.col(f"`{name}`") for name in plain)) if plain else F.lit(0).cast("bigint")
 
@@ -185,7 +186,8 @@ def for_tasks(rows: Incoming, frame: DataFrame, *, is_planned: bool = True) -> D
     if rows.key_column is None:
         names.append(RECORD_KEY)  # or else a task copies it, which is cheaper than to send it
     if is_planned:
-        names += [GROUP, CHECK, *(n for n in (CHANGE, POSITION) if n in frame.columns)]
+        own = (CHANGE, POSITION, COLUMNS)
+        names += [GROUP, CHECK, *(n for n in own if n in frame.columns)]
     return frame.selectExpr(*map(_quoted, names))
 
 

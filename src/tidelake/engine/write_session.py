@@ -25,14 +25,14 @@ from tidelake.engine.staging import delete_leftovers
 from tidelake.env import Env
 from tidelake.errors import SchemaConflictError, SchemaError, UnsupportedTableError
 from tidelake.files import read_footers, read_slice
-from tidelake.files.write_task import WriteKind, WriteSpec
+from tidelake.files.write_task import ColumnSet, WriteKind, WriteSpec
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.hashing_metadata import FOLDER as RINGS
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.model import Commit, FileGroupId, FileSlice
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.state import TableSchema, TableState
-from tidelake.records import META_COLUMNS, MergeSpec
+from tidelake.records import META_COLUMNS, Fill, MergeSpec
 from tidelake.records.schema import RECORD_KEY
 from tidelake.services.inline import after_write
 from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
@@ -51,6 +51,7 @@ from tidelake.write.operation import (
     refuse_unwritable,
     replaced_ids,
 )
+from tidelake.write.partial import brought_columns, refuse_partial
 from tidelake.write.plan import NewGroups, Workload, WritePlan, plan_new_files, plan_write
 from tidelake.write.ring import Rings, confirm_ring, load_rings, put_ring, renewed
 from tidelake.write.schema import WriteSchema, evolve, without_meta_columns
@@ -80,6 +81,8 @@ class Choice:
     keys: KeySpec
     index: Index
     write_id: str | None
+    column_sets: tuple[ColumnSet, ...] = ()
+    """What partial rows bring; rows that do not say which set they bring bring the first."""
 
     @property
     def is_delete(self) -> bool:
@@ -136,6 +139,18 @@ class WriteSession:
         is_delete = operation is WriteOperation.DELETE
         index = self._index()
         refuse_blocking(self.options.concurrency.mode, operation, index)
+        sets: tuple[ColumnSet, ...] = ()
+        if (
+            by_key
+            and operation is WriteOperation.UPSERT
+            and self.options.partial_columns is not None
+        ):
+            refuse_partial(self.config, self.merge, index)
+            names = brought_columns(
+                self.config, self.merge, self.options.partial_columns, [f.name for f in own]
+            )
+            own = [f for f in own if f.name in names]
+            sets = (ColumnSet(names=names),)
         return Choice(
             operation=operation,
             schema=self._fitted(operation, T.StructType(own)),
@@ -143,6 +158,7 @@ class WriteSession:
             keys=self._keys(),
             index=index,
             write_id=write_id,
+            column_sets=sets,
         )
 
     @cached_property
@@ -169,7 +185,9 @@ class WriteSession:
         found = evolve(
             None if stored is None else stored.avro,
             avro_schema(schema, self.config.name),
-            fill_missing=self.options.fill_missing_columns,
+            fill_missing=self.options.fill_missing_columns
+            or self.options.partial_columns is not None
+            or self.merge.fill is Fill.IGNORE_DEFAULTS,
         )
         if operation is WriteOperation.UPSERT:
             for field in self.merge.ordering_fields:
@@ -376,6 +394,7 @@ class WriteSession:
             instant_time=txn.instant_time,
             marker_folder=txn.marker_folder,
             combine=combines(choice.operation, choice.index, self.options),
+            column_sets=choice.column_sets,
         )
 
     def commit(

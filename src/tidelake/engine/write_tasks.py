@@ -20,6 +20,7 @@ from tidelake.errors import InputChangedError, TidelakeError
 from tidelake.files.write_group import write_group
 from tidelake.files.write_task import (
     CHANGE,
+    COLUMNS,
     Change,
     GroupTarget,
     WriteKind,
@@ -162,11 +163,14 @@ class _Task:
             made = piece
             if self.work.key_column is not None:
                 made = _with(made, RECORD_KEY, piece.column(self.work.key_column))
-            missing = made.column(RECORD_KEY).null_count
-            if missing and self.work.spec.keys.fields:
-                raise _changed_rows("record key")
-            if missing and missing == len(made):
-                made = _with(made, RECORD_KEY, self._new_keys(missing))
+            keys = made.column(RECORD_KEY)
+            if keys.null_count:
+                if self.work.spec.keys.fields:
+                    raise _changed_rows("record key")
+                made = _with(made, RECORD_KEY, pc.coalesce(keys, self._new_keys(len(keys))))
+            if self.work.spec.column_sets and COLUMNS not in piece.schema.names:
+                first = pa.scalar(0, pa.int32())
+                made = _with(made, COLUMNS, pa.repeat(first, len(piece)))
             if CHANGE not in piece.schema.names:
                 made = _with(made, CHANGE, pa.repeat(pa.scalar(int(change), pa.int8()), len(piece)))
             yield made

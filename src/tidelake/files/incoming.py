@@ -199,9 +199,5 @@ def distinct(new: Incoming, layout: Layout) -> Incoming:
         is_delete=winners.is_delete,
         by_arrival=winners.by_arrival,
         ordering=winners.ordering,
-        absent={
-            name: sources < 0
-            for name, sources in (winners.sources or {}).items()
-            if name in new.absent and (sources < 0).any()
-        },
+        absent={name: flags for name, flags in winners.absent().items() if name in new.absent},
     )

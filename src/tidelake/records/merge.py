@@ -22,6 +22,10 @@ from tidelake.records.schema import META_COLUMNS
 
 Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
+#: A column of a record that has no value of its own: what the record is merged into may have one.
+_OPEN = -1
+#: The same of a record that came after a delete, with which all older values went.
+_GONE = -2
 #: The values of each ordering field.
 Ordering = tuple[pl.Series, ...]
 _BINLOG = r"(\d+)\.(\d+)$"
@@ -51,8 +55,8 @@ class LogRecords:
 class Winners:
     """One merged record for each key of the logs.
 
-    `sources` holds, for each column, the row of `rows` that its value comes from (-1: none); it is
-    None when every column of a record comes from `row`.
+    `sources` holds, for each column, the row of `rows` that its value comes from, or a number below
+    zero for none; it is None when every column of a record comes from `row`.
     """
 
     keys: pl.Series
@@ -67,6 +71,11 @@ class Winners:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def absent(self) -> dict[str, Flags]:
+        """Return, for each column, which records leave it to what they are merged into."""
+        found = {name: sources == _OPEN for name, sources in (self.sources or {}).items()}
+        return {name: flags for name, flags in found.items() if flags.any()}
 
     @property
     def needs_base_rows(self) -> bool:
@@ -201,7 +210,8 @@ def _play(
         wins = _new_wins(log, spec, rank, old, new)
         if sources is not None:
             both = ~log.is_delete[old] & ~log.is_delete[new]
-            sources.merge(keys, log.row[new], wins, both)
+            after_delete = wins & log.is_delete[old]
+            sources.merge(keys, log.row[new], wins, both, after_delete)
         current[keys] = np.where(wins, new, old)
     return current
 
@@ -291,10 +301,15 @@ class _Sources:
         """Take each key's first record."""
         self.of_keys = {name: self._present(name, row) for name in self._rows.column_names}
 
-    def merge(self, keys: Rows, row: Rows, wins: Flags, both: Flags) -> None:
-        """Merge the records at `row` into `keys`; `both` marks where neither side is a delete."""
+    def merge(self, keys: Rows, row: Rows, wins: Flags, both: Flags, after_delete: Flags) -> None:
+        """Merge the records at `row` into `keys`; `both` marks where neither side is a delete.
+
+        A record that takes the place of a delete takes nothing from the rows before it.
+        """
         for name, sources in self.of_keys.items():
             new = self._present(name, row)
+            if name not in META_COLUMNS:
+                new[after_delete & (new < 0)] = _GONE
             sources[keys] = self.merged(name, sources[keys], new, wins, both)
 
     def merged(self, name: str, old: Rows, new: Rows, wins: Flags, both: Flags) -> Rows:
@@ -304,18 +319,19 @@ class _Sources:
             return np.where(both & (new >= 0), new, winner)
         loser = np.where(wins, old, new)
         is_absent = winner < 0
-        is_open = is_absent & (loser >= 0)
+        is_open = (winner == _OPEN) & (loser != _OPEN)
         unchanged = self._unchanged_rows(name)
         if unchanged is not None and len(unchanged):
             # A loser that says "unchanged" too has nothing to give.
-            is_open |= ~is_absent & unchanged[winner] & (loser >= 0) & ~unchanged[loser]
+            kept, given = np.maximum(winner, 0), np.maximum(loser, 0)
+            is_open |= ~is_absent & unchanged[kept] & (loser >= 0) & ~unchanged[given]
         return np.where(both & is_open, loser, winner)
 
     def _present(self, name: str, row: Rows) -> Rows:
         absent = self._absent.get(name)
         present: Rows = row.copy()
         if absent is not None and len(absent):
-            present[absent[row]] = -1
+            present[absent[row]] = _OPEN
         return present
 
     def _unchanged_rows(self, name: str) -> Flags | None:

@@ -21,6 +21,7 @@ from tidelake.config.key import Key
 from tidelake.config.table_config import key_generator_of
 from tidelake.errors import ConfigError, SchemaError
 from tidelake.model import MergeMode, TableType
+from tidelake.records import Fill
 from tidelake.txn import TableSpec
 from tidelake.write.index import BUCKET_COUNT_PROPERTY
 from tidelake.write.keys import PARTITION_TYPES_PROPERTY
@@ -31,6 +32,7 @@ _log = logging.getLogger(__name__)
 V = TypeVar("V")
 
 _OUTPUT_FORMAT = "output.dateformat"
+_NEWEST_VERSION = 9
 #: Options that are kept in the table's properties as they stand.
 _KEPT_PREFIXES = (
     keys.MERGE_PROPERTY_PREFIX,
@@ -84,6 +86,8 @@ def table_spec(
         )
     hive = write_keys.HIVE_STYLE_PARTITIONING
     meta = write_keys.POPULATE_META_FIELDS
+    stated = write_keys.TABLE_VERSION
+    version = _one(stated, stated.number(given), table_version) or _NEWEST_VERSION
     return TableSpec(
         name=write_keys.TABLE_NAME.text(given) or name,
         database=write_keys.DATABASE_NAME.text(given),
@@ -92,10 +96,7 @@ def table_spec(
             write_keys.TABLE_TYPE, write_keys.TABLE_TYPE.word(given, TableType), table_type
         )
         or TableType.COPY_ON_WRITE,
-        table_version=_one(
-            write_keys.TABLE_VERSION, write_keys.TABLE_VERSION.number(given), table_version
-        )
-        or 9,
+        table_version=version,
         record_key_fields=fields,
         partition_fields=partition_fields,
         ordering_fields=ordering_fields,
@@ -107,7 +108,10 @@ def table_spec(
         url_encode_partitioning=write_keys.URL_ENCODE_PARTITIONING.flag(given),
         drop_partition_columns=write_keys.DROP_PARTITION_COLUMNS.flag(given),
         populate_meta_fields=meta.flag(given) if meta.given(given) else True,
-        properties=_properties(options, partition_fields),
+        properties={
+            **_properties(options, partition_fields),
+            **_partial_update_mode(options, version),
+        },
     )
 
 
@@ -177,6 +181,22 @@ def _one(key: Key, found: V | None, wanted: V | None) -> V | None:
             f"{key.name} is {found}, but the call says {wanted}", next_step="give one of the two"
         )
     return found if found is not None else wanted
+
+
+def _partial_update_mode(options: WriteOptions, version: int) -> dict[str, str]:
+    key = write_keys.PARTIAL_UPDATE_MODE
+    mode = (key.text(options.settings) or "").upper()
+    if not mode:
+        return {}
+    known = (Fill.IGNORE_DEFAULTS.value, Fill.FILL_UNAVAILABLE.value)
+    if mode not in known:
+        raise key.refuse(options.settings, " and ".join(known))
+    if version < _NEWEST_VERSION:
+        raise ConfigError(
+            f"{key.name} is a property of tables of version {_NEWEST_VERSION}, not {version}",
+            next_step=f"leave it out, or create a table of version {_NEWEST_VERSION}",
+        )
+    return {key.name: mode}
 
 
 def _properties(options: WriteOptions, partition_fields: Sequence[str]) -> dict[str, str]:

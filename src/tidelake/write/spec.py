@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidelake.config import ReadOptions, TableConfig, WriteOptions, write_keys
 from tidelake.files.write_task import (
     BloomSettings,
+    ColumnSet,
     LogFormat,
     LogSettings,
     ParquetSettings,
@@ -25,6 +26,7 @@ def write_spec(
     instant_time: str,
     marker_folder: str,
     combine: bool,
+    column_sets: tuple[ColumnSet, ...] = (),
 ) -> WriteSpec:
     """Return how the tasks of one write lay down rows; raise `ConfigError` for a wrong option."""
     return WriteSpec(
@@ -40,6 +42,7 @@ def write_spec(
         history=history,
         combine=combine,
         cdc=config.cdc_logging_mode if config.cdc_enabled else None,
+        column_sets=column_sets,
         positions=write_keys.RECORD_POSITIONS.flag(options.settings),
         parquet=parquet_settings(options),
         log=log_settings(options),

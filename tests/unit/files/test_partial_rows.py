@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, timedelta, timezone
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +176,59 @@ def test_no_partial_block_is_written_to_version_6(tmp_path: Path) -> None:
     table = table_of(tmp_path, WriteKind.APPEND, version=6)
     with pytest.raises(ValueError, match="table version 8"):
         update(table, [noted("a", "new")], WriteKind.APPEND)
+
+
+ORDER = [
+    nullable("id", "string"),
+    nullable("region", "string"),
+    nullable("ts", "long"),
+    nullable("amount", "double"),
+    nullable("price", "double"),
+    nullable("quantity", "int"),
+    nullable("day", {"type": "int", "logicalType": "date"}),
+    nullable("created", {"type": "long", "logicalType": "timestamp-micros"}),
+    nullable("city", "string"),
+    nullable("note", "string"),
+    nullable("_hoodie_is_deleted", "boolean"),
+]
+
+
+def order(number: int) -> Any:
+    return {
+        "id": f"{sha1(str(number).encode()).hexdigest()}-{number}",
+        "region": "euro-west",
+        "ts": number,
+        "amount": number / 4,
+        "price": number / 8,
+        "quantity": number % 100,
+        "day": date(2026, 1, 1) + timedelta(days=number % 365),
+        "created": datetime(2026, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=number),
+        "city": f"city-{number % 200}",
+        "note": f"note about order {number * 7 % 50_021}",
+        "_hoodie_is_deleted": False,
+    }
+
+
+# A Parquet block hardly stores twice what stands in two columns, so its whole rows are small.
+@pytest.mark.parametrize(("form", "part"), [(LogFormat.AVRO, 0.35), (LogFormat.PARQUET, 0.5)])
+def test_two_of_eleven_columns_take_a_third_of_the_bytes(
+    tmp_path: Path, form: LogFormat, part: float
+) -> None:
+    sizes = []
+    for at, sets in enumerate(
+        [(), (ColumnSet(names=("ts", "amount", "quantity"), is_known=True),)]
+    ):
+        table = WrittenTable(
+            tmp_path / str(at),
+            mor=True,
+            fields=ORDER,
+            column_sets=sets,
+            log=LogSettings(format=form),
+        )
+        rows = [order(number) for number in range(2000)]
+        table.write(rows)
+        if sets:
+            rows = [{**row, COLUMNS: 0} for row in rows]
+        (stat,) = table.write(rows, WriteKind.APPEND, change=Change.UPDATE)
+        sizes.append(stat.file_size_in_bytes or 0)
+    assert sizes[1] <= part * sizes[0], sizes

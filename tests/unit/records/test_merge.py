@@ -23,12 +23,16 @@ EVENT = MergeSpec(mode=MergeMode.EVENT_TIME, ordering_fields=("o",))
 
 @dataclass(frozen=True)
 class Record:
-    """A row or a delete; a delete without ordering value is one by arrival."""
+    """A row or a delete; a delete without ordering value is one by arrival.
+
+    `gone` are columns that a row does not bring, and whose older values went with a delete.
+    """
 
     key: str
     ordering: int | None = 0
     values: dict[str, str | None] = field(default_factory=dict)
     is_delete: bool = False
+    gone: frozenset[str] = frozenset()
 
     @property
     def by_arrival(self) -> bool:
@@ -63,15 +67,20 @@ def one_of(old: Record, new: Record, spec: MergeSpec) -> Record:
     wins = new_wins(old, new, spec)
     winner, loser = (new, old) if wins else (old, new)
     if winner.is_delete or loser.is_delete:
+        if wins and old.is_delete:
+            return replace(winner, gone=frozenset(COLUMNS) - frozenset(winner.values))
         return winner
     values = dict(winner.values)
+    gone = winner.gone | (loser.gone - frozenset(values))
     for name, value in loser.values.items():
+        if name in winner.gone:
+            continue
         unchanged = (spec.fill is Fill.IGNORE_DEFAULTS and values.get(name) is None) or (
             spec.fill is Fill.FILL_UNAVAILABLE and values.get(name) == spec.unavailable_value
         )
         if name not in values or unchanged:
             values[name] = value
-    return replace(winner, values=values)
+    return replace(winner, values=values, gone=gone)
 
 
 def expected(base: Sequence[Record], log: Sequence[Record], spec: MergeSpec) -> list[object]:
@@ -195,6 +204,11 @@ CASES = {
         [],
         [row("a", 9, x="1"), row("a", 1, x="2", y="2")],
     ),
+    "a partial record takes nothing from a row that was deleted before it": (
+        COMMIT,
+        [row("a", 1, x="base", y="base")],
+        [delete("a"), row("a", 2, x="1")],
+    ),
     "null means unchanged": (
         replace(COMMIT, fill=Fill.IGNORE_DEFAULTS),
         [row("a", 1, x="base", y="base")],
@@ -236,6 +250,8 @@ def test_rules_have_the_outcome_their_names_promise() -> None:
     assert outcome["a delete without ordering value beats everything before it"] == []
     assert outcome["any row beats a delete without ordering value"] == [("a", "2", None)]
     assert outcome["a partial record keeps the columns it lacks"] == [("a", "1", "base")]
+    after = outcome["a partial record takes nothing from a row that was deleted before it"]
+    assert after == [("a", "1", None)]
     assert outcome["an explicit null in a partial record is a value"] == [("a", None, "base")]
     assert outcome["null means unchanged"] == [("a", "1", "base")]
     assert outcome["a winning base row is filled from the log"] == [("a", "base", "1")]
