@@ -138,6 +138,10 @@ class PlanCompletedError(TidelakeError):
     """The plan of a service was carried out already; nothing was written."""
 
 
+class PlanRunningError(TidelakeError):
+    """Somebody else is carrying out the plan of a service right now; nothing was written."""
+
+
 class ClockAheadError(TidelakeError):
     """The timeline is so far ahead of this machine's clock that one of them must be wrong."""
 

@@ -19,6 +19,9 @@ from tidelake.config import (
 )
 from tidelake.config.write_options import without_write_options
 from tidelake.engine import Writer, avro_schema, changes_dataframe, spark_schema, to_dataframe
+from tidelake.engine.compaction import Compactor
+from tidelake.engine.service_door import ServiceDoor
+from tidelake.engine.task_runs import OnSpark
 from tidelake.env import Env
 from tidelake.errors import ConfigError, NotATableError, SchemaError, TableNotFoundError
 from tidelake.metadata import MetadataTable
@@ -384,6 +387,15 @@ class Table:
         """Return what a service would do now, without doing it; the value prints well."""
         return plan_service(TableNow.load(Env(self._storage)), service, self._services(options))
 
+    @property
+    def compact(self) -> ServiceDoor:
+        """Return the compaction of a merge-on-read table: logs are folded into base files.
+
+        `compact()` plans a compaction and runs it, together with plans that wait, ours or Apache
+        Hudi's; `compact.schedule()` and `compact.run(instant)` are the two steps.
+        """
+        return ServiceDoor(self._compactor)
+
     def timeline(self, history: bool = False) -> list[Instant]:
         """Return the instants, newest last; with `history` the archived ones too."""
         state = self._now()
@@ -424,6 +436,15 @@ class Table:
             return write(Writer(self._spark, env, state, given), state)
 
         return retry_on_conflict(env, given.concurrency.retries, attempt)
+
+    def _compactor(self, options: Options) -> Compactor:
+        given = {**self._given, **options}
+        return Compactor(
+            Env(self._storage),
+            lambda: load_state(self._storage, given),
+            WriteOptions.from_options(given),
+            OnSpark(self._spark),
+        )
 
     def _read(self, state: TableState, where: str | Column) -> DataFrame:
         plan = plan_snapshot(state, _selection(None, where, meta=True))

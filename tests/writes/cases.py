@@ -150,7 +150,8 @@ class Case:
         return tuple(
             do
             for do in Do
-            if (self.keys.key or do not in (Do.UPSERT, Do.DELETE))
+            if do is not Do.COMPACT
+            and (self.keys.key or do not in (Do.UPSERT, Do.DELETE))
             and (self.keys.partition or do is not Do.DELETE_PARTITIONS)
         )
 

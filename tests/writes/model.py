@@ -27,6 +27,7 @@ class Do(Word):
     INSERT_OVERWRITE = "insert_overwrite"
     INSERT_OVERWRITE_TABLE = "insert_overwrite_table"
     DELETE_PARTITIONS = "delete_partitions"
+    COMPACT = "compact"
 
 
 _OVERWRITING = frozenset({Do.INSERT_OVERWRITE, Do.INSERT_OVERWRITE_TABLE})

@@ -8,7 +8,13 @@ from pathlib import Path
 from tests.writes.cases import Case
 from tests.writes.model import Do, Step
 from tests.writes.staged_writer import batches, create, struct
+from tidelake.config import WriteOptions
+from tidelake.engine.compaction import Compactor
+from tidelake.engine.task_runs import Here
+from tidelake.env import Env
 from tidelake.spark.datasource_writer import TidelakeWriter
+from tidelake.storage import open_storage
+from tidelake.table import load_state
 
 #: What the data source can do by itself.
 OPERATIONS = (
@@ -34,6 +40,9 @@ class QuickWriter:
 
     def write(self, root: Path | str, case: Case, step: Step) -> None:
         """Do one step."""
+        if step.do is Do.COMPACT:
+            self.compactor(root, case).both()
+            return
         writer = self.writer(root, case, step)
         writer.commit([writer.write(batches(case, step))])
 
@@ -46,3 +55,26 @@ class QuickWriter:
             "hoodie.datasource.write.operation": step.do.value,
         }
         return TidelakeWriter(options, struct(case, step), overwrite=False)
+
+    def schedule(self, root: Path, case: Case) -> str | None:
+        """Plan a compaction."""
+        return self.compactor(root, case).schedule()
+
+    def run_pending(self, root: Path, case: Case) -> int:
+        """Carry out every plan; return how many there were."""
+        compactor = self.compactor(root, case)
+        pending = compactor.pending()
+        for instant in pending:
+            compactor.run(instant.requested_time)
+        return len(pending)
+
+    def compactor(self, root: Path | str, case: Case) -> Compactor:
+        """Return what compacts the table in this process."""
+        options = {**self._storage, **case.options}
+        env = Env(open_storage(str(root), options))
+        return Compactor(
+            env,
+            lambda: load_state(env.storage, options),
+            WriteOptions.from_options(options),
+            Here(),
+        )

@@ -13,6 +13,7 @@ from tests.writes.killed_writer import kill, points
 from tests.writes.model import Do, Model, Row, Step, Values, values
 from tests.writes.quick_writer import QuickWriter
 from tests.writes.readers import OurReader
+from tidelake.model import Action
 from tidelake.table import open_state
 
 V6_KEEPS_LOGS = 8
@@ -141,3 +142,51 @@ def test_a_killed_writer_leaves_the_state_before_or_after(
         shutil.rmtree(root)
     assert killed >= len(changes) - 2
     assert 0 < landed < killed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("goes_on", [Do.UPSERT, Do.COMPACT], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(version=9, mor=True),
+        Case(version=8, mor=True, index="BUCKET"),
+        Case(version=6, mor=True),
+    ],
+    ids=lambda case: case.name,
+)
+def test_a_killed_compaction_changes_no_row_and_can_be_run_again(
+    case: Case, goes_on: Do, tmp_path: Path
+) -> None:
+    compaction = Step(do=Do.COMPACT)
+    further = [NEXT, compaction, LAST] if goes_on is Do.UPSERT else [compaction, NEXT, LAST]
+    origin = tmp_path / "origin"
+    writer = QuickWriter()
+    writer.create(origin, case)
+    for earlier in (FIRST, SECOND):
+        writer.write(origin, case, earlier)
+    before = after([FIRST, SECOND], case)
+
+    shutil.copytree(origin, tmp_path / "counted")
+    changes = points(tmp_path / "counted", case, compaction)
+    assert seen(tmp_path / "counted") == before
+    assert strays(tmp_path / "counted", case) == []
+
+    killed = 0
+    for point, change in enumerate(changes):
+        root = tmp_path / f"killed{point}"
+        shutil.copytree(origin, root)
+        killed += kill(root, case, compaction, point)
+        where = f"killed before change {point} of {len(changes)}: {change}"
+        assert OurReader(root).snapshot() == before, where
+        steps = [FIRST, SECOND]
+        for step in further:
+            writer.write(root, case, step)
+            steps.append(step)
+            assert OurReader(root).snapshot() == after(steps, case), where
+        assert seen(root) == after(steps, case), where
+        assert strays(root, case) == [], where
+        done = [i for i in open_state(str(root)).timeline.writes() if i.action is Action.COMMIT]
+        assert done, where
+        shutil.rmtree(root)
+    assert killed >= len(changes) - 2

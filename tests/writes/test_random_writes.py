@@ -25,6 +25,8 @@ from tidelake.config import CdcMode
 SEED = int(os.environ.get("TIDELAKE_SEED", "4"))
 SEQUENCES = int(os.environ.get("TIDELAKE_SEQUENCES", "300"))
 _LONGEST = 8
+#: Share of writes after which a compaction is planned, and after which plans are carried out.
+_COMPACTIONS = 0.4
 #: Options that lay out the same rows in other files and blocks.
 EXTRA = (
     (),
@@ -61,11 +63,23 @@ def written(seed: int, root: Path) -> WrittenTable:
     """Write a table; the same seed writes the same."""
     random = Random(seed)
     case = random_case(random)
-    table = WrittenTable(QuickWriter(), root, case, hudi_rs_for(case))
+    writer = QuickWriter()
+    table = WrittenTable(writer, root, case, hudi_rs_for(case))
     writes = RandomWrites(case, random)
     possible = [do for do in OPERATIONS if do in case.operations]
     for _ in range(random.randint(2, _LONGEST)):
         table.write(writes.step(table.model, random.choice(possible)))
+        table.check_now()
+        if case.mor and random.random() < _COMPACTIONS:
+            table.schedule(writer)
+            table.check_now()
+        if case.mor and random.random() < _COMPACTIONS:
+            table.run_pending(writer)
+            table.check_now()
+    if case.mor:
+        if random.random() < _COMPACTIONS:
+            table.schedule(writer)
+        table.run_pending(writer)
         table.check_now()
     table.check_past()
     return table

@@ -1,3 +1,4 @@
+from tidelake.config.compaction_options import CompactionOptions
 from tidelake.config.concurrency_options import ConcurrencyOptions
 from tidelake.config.read_options import ReadOptions
 from tidelake.config.service_options import ArchiveOptions, CleanOptions, ServiceOptions
@@ -6,6 +7,8 @@ from tidelake.config.words import (
     BucketEngine,
     CdcMode,
     CleanPolicy,
+    CompactionStrategy,
+    CompactionTrigger,
     ConcurrencyMode,
     ConflictStrategy,
     DuplicatePolicy,
@@ -18,6 +21,7 @@ from tidelake.config.words import (
     MergePath,
     NullPartitionPolicy,
     PartitionFieldType,
+    ProgressStyle,
     QueryType,
     SortMode,
     TimeBasis,
@@ -31,6 +35,9 @@ __all__ = [
     "CdcMode",
     "CleanOptions",
     "CleanPolicy",
+    "CompactionOptions",
+    "CompactionStrategy",
+    "CompactionTrigger",
     "ConcurrencyMode",
     "ConcurrencyOptions",
     "ConflictStrategy",
@@ -44,6 +51,7 @@ __all__ = [
     "MergePath",
     "NullPartitionPolicy",
     "PartitionFieldType",
+    "ProgressStyle",
     "QueryType",
     "ReadOptions",
     "ServiceOptions",

@@ -181,3 +181,33 @@ class NullPartitionPolicy(Word):
 
     FAIL = "fail"
     DEFAULT = "default"
+
+
+class CompactionTrigger(Word):
+    """What makes a compaction due, counted since the last one."""
+
+    NUM_COMMITS = "NUM_COMMITS"
+    NUM_COMMITS_AFTER_LAST_REQUEST = "NUM_COMMITS_AFTER_LAST_REQUEST"
+    TIME_ELAPSED = "TIME_ELAPSED"
+    NUM_AND_TIME = "NUM_AND_TIME"
+    NUM_OR_TIME = "NUM_OR_TIME"
+
+
+class CompactionStrategy(Word):
+    """Which file slices a compaction takes; the words are the names of Hudi's classes."""
+
+    LOG_FILE_SIZE = "LogFileSizeBasedCompactionStrategy"
+    LOG_FILE_NUM = "LogFileNumBasedCompactionStrategy"
+    BOUNDED_IO = "BoundedIOCompactionStrategy"
+    UNBOUNDED = "UnBoundedCompactionStrategy"
+    DAY_BASED = "DayBasedCompactionStrategy"
+    PARTITION_REGEX = "PartitionRegexBasedCompactionStrategy"
+
+
+class ProgressStyle(Word):
+    """How long work shows how far it has come."""
+
+    AUTO = "auto"
+    BAR = "bar"
+    LOG = "log"
+    OFF = "off"

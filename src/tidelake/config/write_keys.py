@@ -10,10 +10,13 @@ from tidelake.config.words import (
     BucketEngine,
     CdcMode,
     CleanPolicy,
+    CompactionStrategy,
+    CompactionTrigger,
     DuplicatePolicy,
     FailedWritesPolicy,
     IndexType,
     NullPartitionPolicy,
+    ProgressStyle,
     SortMode,
     WriteOperation,
 )
@@ -480,6 +483,86 @@ METADATA_REBUILD = _write(
     "keeps the metadata table that it finds; with `hoodie.metadata.enable=true` it also builds one "
     "where there is none, with `false` it takes it out of use.",
     default="false",
+    ours=True,
+)
+COMPACT_INLINE = _write(
+    "hoodie.compact.inline",
+    Kind.BOOLEAN,
+    "Whether a write to a merge-on-read table runs pending compactions, and plans one when it is "
+    "due.",
+    default="false",
+)
+COMPACT_SCHEDULE_INLINE = _write(
+    "hoodie.compact.schedule.inline",
+    Kind.BOOLEAN,
+    "Whether a write plans a compaction when one is due, and leaves it to others to run it.",
+    default="false",
+)
+COMPACT_TRIGGER = _write(
+    "hoodie.compact.inline.trigger.strategy",
+    Kind.WORD,
+    "What makes a compaction due. `Table.compact` plans one in any case, unless this or one of the "
+    "two thresholds is given.",
+    default=CompactionTrigger.NUM_COMMITS.value,
+    choices=_words(CompactionTrigger),
+)
+COMPACT_MAX_DELTA_COMMITS = _write(
+    "hoodie.compact.inline.max.delta.commits",
+    Kind.INTEGER,
+    "Deltacommits since the last compaction that make another one due.",
+    default="5",
+)
+COMPACT_MAX_DELTA_SECONDS = _write(
+    "hoodie.compact.inline.max.delta.seconds",
+    Kind.INTEGER,
+    "Seconds since the last compaction that make another one due.",
+    default="3600",
+)
+COMPACT_STRATEGY = _write(
+    "hoodie.compaction.strategy",
+    Kind.LIST,
+    "Which file slices a compaction takes: names of Hudi's classes, with or without their package; "
+    "of several, each narrows what the one before leaves.",
+    default=f"org.apache.hudi.table.action.compact.strategy.{CompactionStrategy.LOG_FILE_SIZE}",
+    choices=_words(CompactionStrategy),
+)
+COMPACT_TARGET_IO = _write(
+    "hoodie.compaction.target.io",
+    Kind.INTEGER,
+    "MiB that a bounded compaction reads and writes at most.",
+    default=str(500 << 10),
+)
+COMPACT_LOG_SIZE = _write(
+    "hoodie.compaction.logfile.size.threshold",
+    Kind.INTEGER,
+    "Bytes of logs from which on the strategy by log size takes a file slice.",
+    default="0",
+)
+COMPACT_LOG_COUNT = _write(
+    "hoodie.compaction.logfile.num.threshold",
+    Kind.INTEGER,
+    "Number of logs from which on the strategy by log count takes a file slice.",
+    default="0",
+)
+COMPACT_DAYS = _write(
+    "hoodie.compaction.daybased.target.partitions",
+    Kind.INTEGER,
+    "Number of partitions, the greatest paths first, that the day-based strategy takes.",
+    default="10",
+)
+COMPACT_PARTITION_REGEX = _write(
+    "hoodie.compaction.partition.path.regex",
+    Kind.TEXT,
+    "Partition paths that the strategy by regular expression takes.",
+    default=".*",
+)
+PROGRESS = _write(
+    "tidelake.progress",
+    Kind.WORD,
+    "How long work shows how far it has come: a bar on standard error, lines in the log, nothing; "
+    "`auto` is a bar on a terminal and lines elsewhere.",
+    default=ProgressStyle.AUTO.value,
+    choices=_words(ProgressStyle),
     ours=True,
 )
 

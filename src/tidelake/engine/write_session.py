@@ -39,9 +39,9 @@ from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
 from tidelake.txn.concurrency import Concurrency, SchemaResolver
 from tidelake.txn.locks import choose_kind, open_lock
 from tidelake.txn.locks.provider import process_name
-from tidelake.view import StorageListing, TableView
+from tidelake.view import StorageListing, TableView, clustered_groups
 from tidelake.write.agree import refuse_contradictions
-from tidelake.write.groups import LiveGroup, clustered_groups, live_groups, refuse_clustered
+from tidelake.write.groups import LiveGroup, live_groups, refuse_clustered
 from tidelake.write.index import Index, choose_index
 from tidelake.write.keys import KeySpec, key_spec, may_be_named
 from tidelake.write.operation import (

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from tidelake.errors import InstantLostError, StorageError
+from tidelake.errors import InstantLostError, MissingFileError, StorageError
 from tidelake.files.write_task import GroupTarget, WriteSpec
 from tidelake.formats import partition_metadata
 from tidelake.formats.marker_name import MarkerKind, heartbeat_path, marker_path
@@ -29,6 +29,7 @@ class NewFile:
         """Put the marker and open the file."""
         self._storage = storage
         self._instant = spec.instant_time
+        self._owner = spec.owner
         self._marker = marker_path(spec.marker_folder, path, kind)
         self.path = path
         storage.put(self._marker, b"")
@@ -62,7 +63,7 @@ class NewFile:
                 size_bytes = self.sink.tell()
                 self.sink.close()
                 _sync(self._local)
-        if self._storage.stat(heartbeat_path(self._instant)) is None:
+        if not self._is_alive():
             self._storage.delete(self.path)
             self._storage.delete(self._marker)
             raise InstantLostError(
@@ -75,6 +76,15 @@ class NewFile:
         """Take the file away; its marker goes with those of the write."""
         self.close()
         self._storage.delete(self.path)
+
+    def _is_alive(self) -> bool:
+        path = heartbeat_path(self._instant)
+        if self._owner is None:
+            return self._storage.stat(path) is not None
+        try:
+            return self._storage.read(path) == self._owner.encode()
+        except MissingFileError:
+            return False
 
     def close(self) -> None:
         """Let go of the file, finished or not; what lies there is left to the rollback."""

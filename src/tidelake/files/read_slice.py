@@ -89,7 +89,7 @@ def merged_tables(
     shares = max(1, -(-task.log_size_bytes // spec.log_budget_bytes))
     for index in range(shares):
         for table in _merge(storage, base, blocks, spec, layout, Share(index, shares)):
-            yield _placed(table, task)
+            yield placed(table, task)
 
 
 def decide_slice(task: SliceTask, spec: ReadSpec) -> Decided:
@@ -102,7 +102,7 @@ def decide_slice(task: SliceTask, spec: ReadSpec) -> Decided:
     storage = open_storage(spec.storage)
     winners, by_position = _log_winners(storage, task, spec, layout)
     if task.base_path is None:
-        rows = _final(_placed(winners.inserted(_none_of(winners)), task), spec, layout)
+        rows = _final(placed(winners.inserted(_none_of(winners)), task), spec, layout)
         return Decided(rows=rows, mask=np.zeros(0, np.uint64), base_rows=0)
     base = BaseFile(storage, task, spec)
     return _decide(base, winners, task, spec, layout, by_position=by_position)
@@ -123,7 +123,7 @@ def _rows_of_window(task: SliceTask, spec: ReadSpec) -> pa.Table:
         base = BaseFile(storage, task, spec)
         if winners.needs_base_rows or _may_outrank(base, winners, layout):
             return _decide(base, winners, task, spec, layout, by_position=by_position).rows
-    return _final(_placed(winners.inserted(_none_of(winners)), task), spec, layout)
+    return _final(placed(winners.inserted(_none_of(winners)), task), spec, layout)
 
 
 def _in_window(winners: Winners, spec: ReadSpec) -> Flags:
@@ -183,7 +183,7 @@ def _decide(
     taken = np.zeros(-(-base.num_rows // 64) * 64, np.bool_)
     taken[positions[met.replaced]] = True
     mask = np.packbits(taken, bitorder="little").view("<u8")
-    rows = _final(_placed(rows, task), spec, layout)
+    rows = _final(placed(rows, task), spec, layout)
     return Decided(rows=rows, mask=mask, base_rows=base.num_rows)
 
 
@@ -314,7 +314,7 @@ def row_keys(table: pa.Table, spec: ReadSpec) -> pl.Series:
     return as_series(keys)
 
 
-def _placed(table: pa.Table, task: SliceTask) -> pa.Table:
+def placed(table: pa.Table, task: SliceTask) -> pa.Table:
     """Return rows of logs that leave the partition columns out with the values of the path."""
     for name, value in task.partition_values:
         at = table.schema.get_field_index(name)

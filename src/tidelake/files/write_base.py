@@ -10,6 +10,7 @@ import pyarrow as pa
 from tidelake.files.base_file import BaseFile
 from tidelake.files.base_writer import BaseFileWriter, stamped
 from tidelake.files.change_log import ChangeLog
+from tidelake.files.in_place import put_in_place
 from tidelake.files.incoming import (
     Incoming,
     all_incoming,
@@ -250,10 +251,7 @@ class _NextVersion:
         require_values(met.rows, self._spec.schema)
         numbers = self._writer.row_count + np.cumsum(kept)[changed] - 1
         fresh = stamped(met.rows, numbers, self._spec, self._token, self._target.partition)
-        order = np.arange(rows.num_rows)
-        order[changed] = rows.num_rows + np.arange(len(changed))
-        both = pa.concat_tables([rows, conform(fresh, rows.schema)]).combine_chunks()
-        return both.take(pa.array(order[kept]))
+        return put_in_place(rows, kept, changed, fresh)
 
     def finish(self) -> list[WriteStat]:
         changes = None

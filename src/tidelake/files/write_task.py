@@ -110,6 +110,7 @@ class WriteSpec:
     files. With `combine`, incoming rows of one key are merged among themselves first, in the order
     in which they come; a `MERGE` always does so. `positions` allows record positions in log blocks.
     `cdc` is set for tables that log their changes. `column_sets` are those of partial rows.
+    `owner` is what the heartbeat says when others might take the instant over.
     """
 
     storage: StorageSpec
@@ -126,6 +127,7 @@ class WriteSpec:
     positions: bool = True
     cdc: CdcMode | None = None
     column_sets: tuple[ColumnSet, ...] = ()
+    owner: str | None = None
     parquet: ParquetSettings = field(default_factory=ParquetSettings)
     log: LogSettings = field(default_factory=LogSettings)
 

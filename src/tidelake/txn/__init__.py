@@ -1,5 +1,6 @@
 from tidelake.txn.create import TableSpec, create_table
 from tidelake.txn.keeper import FileChanges, MetadataKeeper, NoMetadataTable, changes_of
+from tidelake.txn.planned import find_plan, schedule, take_over
 from tidelake.txn.protocol import WRITE_ID, Outcome, Transaction, begin, find_commit
 from tidelake.txn.rollback import failed_writes, roll_back_failed
 from tidelake.txn.time import InstantTimes
@@ -18,5 +19,8 @@ __all__ = [
     "create_table",
     "failed_writes",
     "find_commit",
+    "find_plan",
     "roll_back_failed",
+    "schedule",
+    "take_over",
 ]

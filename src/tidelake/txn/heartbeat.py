@@ -19,20 +19,32 @@ _log = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """The signs of life of one write; `interval_ms` apart while `keep_beating` runs."""
+    """The signs of life of one write; `interval_ms` apart while `keep_beating` runs.
 
-    def __init__(self, env: Env, instant_time: str, *, interval_ms: int, expires_ms: int) -> None:
+    `owner` is what the file says, for instants that others may take over.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        instant_time: str,
+        *,
+        interval_ms: int,
+        expires_ms: int,
+        owner: str = "",
+    ) -> None:
         self._env = env
         self._path = heartbeat_path(instant_time)
         self._interval_ms = interval_ms
         self._expires_ms = expires_ms
+        self._owner = owner
         self._last_ms: int | None = None
         self._stop: Event | None = None
 
     def beat(self) -> None:
         """Give a sign of life."""
         now_ms = self._env.clock.now_ms()
-        self._env.storage.put(self._path, b"")
+        self._env.storage.put(self._path, self._owner.encode())
         self._last_ms = now_ms
 
     @property
@@ -58,11 +70,15 @@ class Heartbeat:
         thread = Thread(target=_repeat, args=(beat, self._interval_ms / 1000, stop), daemon=True)
         thread.start()
 
-    def end(self) -> None:
-        """Stop, and leave no file."""
+    def stop(self) -> None:
+        """Give no more signs of life, and leave the file to whoever it belongs to now."""
         if self._stop is not None:
             self._stop.set()
             self._stop = None
+
+    def end(self) -> None:
+        """Stop, and leave no file."""
+        self.stop()
         self._env.storage.delete(self._path)
 
 

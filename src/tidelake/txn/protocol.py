@@ -47,6 +47,7 @@ from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
     InstantLostError,
+    MissingFileError,
     RestorePendingError,
     StorageError,
     TidelakeError,
@@ -97,6 +98,30 @@ def find_commit(timeline: Timeline, contents: TimelineContents, write_id: str) -
         if metadata.extra_metadata.get(WRITE_ID) == write_id:
             return _commit(instant, metadata)
     return None
+
+
+def tidied(
+    env: Env,
+    config: TableConfig,
+    timeline: Timeline,
+    times: InstantTimes,
+    keeper: MetadataKeeper,
+    *,
+    roll_back: bool,
+    use_markers: bool,
+) -> tuple[TableConfig, Timeline]:
+    """Do what comes before any change of a table; return its settings and timeline after that."""
+    restore = next((i for i in timeline.pending if i.action is Action.RESTORE), None)
+    if restore is not None:
+        raise RestorePendingError(restore.requested_time)
+    config = keeper.prepare(config, timeline, times)
+    if roll_back:
+        contents = TimelineContents(env.storage, config)
+        if roll_back_failed(
+            env, config, timeline, contents, times, use_markers=use_markers, keeper=keeper
+        ):
+            timeline = load_timeline(env.storage, config)
+    return config, timeline
 
 
 def begin(
@@ -154,17 +179,10 @@ def _begin(
     concurrency: Concurrency,
     seen: Timeline | None,
 ) -> Transaction:
-    restore = next((i for i in timeline.pending if i.action is Action.RESTORE), None)
-    if restore is not None:
-        raise RestorePendingError(restore.requested_time)
     times = concurrency.times(env, config, timeline)
-    config = keeper.prepare(config, timeline, times)
-    if roll_back:
-        contents = TimelineContents(env.storage, config)
-        if roll_back_failed(
-            env, config, timeline, contents, times, use_markers=use_markers, keeper=keeper
-        ):
-            timeline = load_timeline(env.storage, config)
+    config, timeline = tidied(
+        env, config, timeline, times, keeper, roll_back=roll_back, use_markers=use_markers
+    )
     publisher = Publisher(env.storage, config)
     requested_time = times.next()
     concurrency.ensure()
@@ -206,6 +224,7 @@ class Transaction:
         keeper: MetadataKeeper,
         concurrency: Concurrency | None = None,
         seen: Timeline | None = None,
+        owner: str | None = None,
     ) -> None:
         self.config = config
         self.timeline = timeline
@@ -213,6 +232,8 @@ class Transaction:
         self.instant_time = requested_time
         self.action = action
         self.operation = operation
+        self.owner = owner
+        """Who carries out a plan that others may take over; None for a write of its own."""
         self.outcome = Outcome.NOT_LANDED
         self._env = env
         self._storage = env.storage
@@ -227,6 +248,7 @@ class Transaction:
             requested_time,
             interval_ms=self._concurrency.heartbeat_ms,
             expires_ms=self._concurrency.expires_after_ms,
+            owner=owner or "",
         )
 
     @property
@@ -247,6 +269,12 @@ class Transaction:
             content = self._publisher.encode(
                 CommitMetadata(partition_to_write_stats=planned, operation_type=self.operation)
             )
+        if self.owner is not None:
+            # Of two who take over one plan the first is the owner, and the other leaves no trace.
+            if not self._publisher.start(self.instant_time, self.action, content):
+                raise lost(self.instant_time, "somebody else carries the plan out")
+            self.heartbeat.beat()
+            return
         if not self._concurrency.is_shared:
             self.heartbeat.beat()
         if not self._publisher.start(self.instant_time, self.action, content):
@@ -277,6 +305,8 @@ class Transaction:
             if self._concurrency.is_shared:
                 schema = self._reviewed(stats, replaced or {}, schema, resolve_schema)
             content, metadata = self._content(stats, schema, replaced or {}, extra or {})
+            if not self._is_mine():
+                raise lost(self.instant_time, "somebody else carries the plan out")
             self.heartbeat.end()
             delete_strays(self._storage, self.instant_time, _paths(stats))
             if not self._publisher.is_pending(self.instant_time, self.action, State.INFLIGHT):
@@ -288,7 +318,7 @@ class Transaction:
             self.heartbeat.end()
         instant = Instant(
             requested_time=self.instant_time,
-            action=self.action,
+            action=self.action.completed_as,
             state=State.COMPLETED,
             completion_time=completion_time,
         )
@@ -303,14 +333,29 @@ class Transaction:
         """Roll the write back, unless it has landed or might have."""
         if self.outcome is not Outcome.NOT_LANDED:
             return
+        if not self._is_mine():
+            self.heartbeat.stop()
+            return
         self.heartbeat.end()
         with self._concurrency.section():
             timeline = load_timeline(self._storage, self.config)
             self._times.see(timeline)
             mine = [i for i in timeline.pending if i.requested_time == self.instant_time]
+            if self.owner is not None:
+                # A plan outlives the attempts at it; one not yet started leaves nothing to undo.
+                mine = [i for i in mine if i.state is State.INFLIGHT]
             rollback = Rollback(self._env, self.config, timeline, self._times, self._keeper)
             for instant in mine:
-                rollback.run(instant)
+                rollback.run(instant, keep_plan=self.owner is not None)
+
+    def _is_mine(self) -> bool:
+        """Return whether nobody else has taken over the plan since it was started."""
+        if self.owner is None:
+            return True
+        try:
+            return self._storage.read(self.heartbeat_path) == self.owner.encode()
+        except MissingFileError:
+            return False
 
     def __enter__(self) -> Self:
         return self
@@ -354,7 +399,8 @@ class Transaction:
         reviewer.refuse_lost(self.instant_time)
         if self.heartbeat.is_doomed:
             raise lost(self.instant_time, "it gave no sign of life for too long")
-        if self._concurrency.mode is ConcurrencyMode.OPTIMISTIC:
+        # Services are kept out of each other's way, and of writes, by when they are planned.
+        if self._concurrency.mode is ConcurrencyMode.OPTIMISTIC and self.owner is None:
             reviewer.refuse_conflicts(
                 of_stats(
                     stats,
@@ -364,7 +410,7 @@ class Transaction:
                     slot_name=self._concurrency.slot_name,
                 )
             )
-        if resolve_schema is None:
+        if resolve_schema is None or self.owner is not None:
             return schema
         found = commit_with_schema(writes_in_order(self.config, now), contents)
         if found is None:
@@ -386,12 +432,12 @@ class Transaction:
             own[WRITER] = self._concurrency.writer
         metadata = CommitMetadata(
             partition_to_write_stats={p: tuple(found) for p, found in by_partition.items()},
-            compacted=False,
+            compacted=self.action in (Action.COMPACTION, Action.LOGCOMPACTION),
             extra_metadata={**extra, **own, _SCHEMA: schema},
             operation_type=self.operation,
             partition_to_replace_file_ids={p: tuple(ids) for p, ids in replaced.items()},
         )
-        is_replace = self.action is Action.REPLACECOMMIT
+        is_replace = self.action.completed_as is Action.REPLACECOMMIT
         return self._publisher.encode(metadata, is_replace=is_replace), metadata
 
     def _publish(self, content: bytes) -> tuple[str, int]:
@@ -399,7 +445,9 @@ class Transaction:
         completion_time = self._times.next()
         self._concurrency.ensure()
         # Always under one name, however often: two completed files would be two commits.
-        path = self._publisher.completed_path(self.instant_time, self.action, completion_time)
+        path = self._publisher.completed_path(
+            self.instant_time, self.action.completed_as, completion_time
+        )
         self.outcome = Outcome.UNKNOWN
         attempts = 1
         while True:

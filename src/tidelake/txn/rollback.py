@@ -100,17 +100,23 @@ class Rollback:
         self._times = times
         self._publisher = Publisher(env.storage, config)
 
-    def run(self, instant: Instant, *, use_markers: bool = True) -> None:
-        """Roll back one instant that never completed."""
+    def run(self, instant: Instant, *, use_markers: bool = True, keep_plan: bool = False) -> None:
+        """Roll back one instant that never completed.
+
+        With `keep_plan` it is an attempt at a service, after which the service is requested again.
+        """
         self._storage.delete(heartbeat_path(instant.requested_time))
-        target = InstantInfo(
-            commit_time=instant.requested_time, action=instant.planned_as.completed_as.value
-        )
+        action = instant.planned_as if keep_plan else instant.planned_as.completed_as
+        target = InstantInfo(commit_time=instant.requested_time, action=action.value)
         requests = plan_requests(
-            self._storage, self._config, instant.requested_time, use_markers=use_markers
+            self._storage,
+            self._config,
+            instant.requested_time,
+            use_markers=use_markers,
+            base_files_only=instant.planned_as is Action.COMPACTION,
         )
         plan = RollbackPlan(instant_to_rollback=target, rollback_requests=tuple(requests))
-        self._execute(self._request(plan), target, plan)
+        self._execute(self._request(plan), target, plan, keep_plan=keep_plan)
 
     def run_completed(self, instant: Instant, partitions: Sequence[str]) -> RollbackMetadata:
         """Roll back an instant that completed, and that wrote to these partitions alone.
@@ -231,16 +237,23 @@ class Rollback:
 
 
 def plan_requests(
-    storage: Storage, config: TableConfig, failed_time: str, *, use_markers: bool = True
+    storage: Storage,
+    config: TableConfig,
+    failed_time: str,
+    *,
+    use_markers: bool = True,
+    base_files_only: bool = False,
 ) -> Iterable[RollbackRequest]:
     """Return what is left of a failed instant, as its markers say.
 
     Without markers, or when they are not to be used, the whole table is listed: a writer that left
-    none may have left files all the same.
+    none may have left files all the same. `base_files_only` is for compactions: up to table version
+    7 logs that others wrote since have the compaction's time in their names.
     """
     markers = list_markers(storage, failed_time) if use_markers else None
     if markers is None:
-        return _by_listing(storage, config, failed_time)
+        found = _by_listing(storage, config, failed_time)
+        return _of_base_files(found) if base_files_only else found
     return _by_markers(storage, config, failed_time, markers)
 
 
@@ -308,6 +321,13 @@ def _by_listing(
         # A write appends to the newest slice that it knows; logs of older ones need not be opened.
         recent = (f for f in files if f.instant_time == newest_base.get((f.partition, f.file_id)))
         yield from _take_back([f for f in recent if _holds(storage, f, failed_time)])
+
+
+def _of_base_files(requests: Iterable[RollbackRequest]) -> Iterator[RollbackRequest]:
+    for request in requests:
+        names = [path.rpartition("/")[2] for path in request.files_to_be_deleted]
+        if any(parse_base(request.partition_path, name, 0) for name in names):
+            yield request
 
 
 def _delete(storage: Storage, failed_time: str, path: str) -> RollbackRequest:

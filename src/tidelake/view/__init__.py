@@ -1,4 +1,5 @@
 from tidelake.view.listing import META_FOLDER, KnownFiles, Listing, StorageListing
+from tidelake.view.pending import clustered_groups, log_compacted_groups
 from tidelake.view.slicing import (
     FileGroup,
     group_files,
@@ -18,8 +19,10 @@ __all__ = [
     "Replacement",
     "StorageListing",
     "TableView",
+    "clustered_groups",
     "group_files",
     "join_onto_base",
+    "log_compacted_groups",
     "slice_by_completion_time",
     "slice_by_name",
 ]

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from tidelake.config import TableConfig
 from tidelake.errors import UnsupportedTableError
-from tidelake.model import Action, FileGroupId, FileSlice
-from tidelake.timeline import Timeline, TimelineContents
+from tidelake.model import FileGroupId, FileSlice
 from tidelake.view import FileGroup, TableView
 
 
@@ -71,22 +70,6 @@ def _with_logs(group: FileGroup, latest: FileSlice, pending: frozenset[str]) -> 
         log_version=1 + max((log.version for log in logs), default=0),
         is_reserved=bool(pending),
     )
-
-
-def clustered_groups(timeline: Timeline, contents: TimelineContents) -> frozenset[FileGroupId]:
-    """Return the file groups that a pending clustering will replace."""
-    found: set[FileGroupId] = set()
-    for instant in timeline.pending:
-        if instant.planned_as not in (Action.REPLACECOMMIT, Action.CLUSTERING):
-            continue
-        plan = contents.clustering_plan(instant)
-        if plan is None:
-            continue
-        for group in plan.input_groups:
-            for piece in group.slices:
-                if piece.file_id:
-                    found.add(FileGroupId(piece.partition_path or "", piece.file_id))
-    return frozenset(found)
 
 
 def refuse_clustered(touched: Sequence[FileGroupId], clustered: frozenset[FileGroupId]) -> None:

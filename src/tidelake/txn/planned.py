@@ -1,0 +1,170 @@
+"""Services in two steps: a plan is put on the timeline, and somebody carries it out.
+
+`schedule`
+1. What comes before any change of a table: see `txn.protocol`.
+2. A time is taken, and the timeline loaded after that: what completed by then is in the plan.
+3. `requested` appears, with the plan. Before it nothing has happened; after it whoever comes next,
+   Apache Hudi included, may carry it out, today or in a week.
+
+`take_over`
+4. An attempt that ended half-way is rolled back: its files go, then `inflight`; the plan stays.
+5. From `inflight` on it is a write like any other, save that an error takes back the attempt and
+   never the plan. The heartbeat names its owner, so that an attempt that was taken for dead finds
+   out before it commits, and its tasks before they leave a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelake.config import TableConfig
+from tidelake.env import Env
+from tidelake.errors import (
+    ConfigError,
+    PlanCompletedError,
+    PlanRemovedError,
+    PlanRunningError,
+)
+from tidelake.model import Action, Instant, State
+from tidelake.timeline import Publisher, Timeline, load_timeline
+from tidelake.txn.concurrency import Concurrency
+from tidelake.txn.heartbeat import is_alive, last_beats
+from tidelake.txn.keeper import MetadataKeeper
+from tidelake.txn.protocol import Transaction, tidied
+from tidelake.txn.rollback import Rollback
+
+#: Makes the content of a plan for a table with this timeline, requested at this time; None: there
+#: is nothing to do.
+MakePlan = Callable[[Timeline, str], "bytes | None"]
+
+
+def find_plan(timeline: Timeline, requested_time: str, action: Action) -> Instant:
+    """Return the pending plan; raise when there is none, or it is done, or it is something else."""
+    found = [i for i in timeline.instants if i.requested_time == requested_time]
+    own = next((i for i in found if i.planned_as is action), None)
+    if own is not None and not own.is_completed:
+        return own
+    if own is not None:
+        raise PlanCompletedError(
+            f"{action} {requested_time} completed at {own.completion_time}",
+            next_step="there is nothing left to do",
+        )
+    others = [i for i in found if i.action is not Action.SAVEPOINT]
+    if others:
+        raise ConfigError(
+            f"{requested_time} is a {others[0].planned_as} and no {action}",
+            next_step=_pending_plans(timeline, action),
+        )
+    raise PlanRemovedError(
+        f"the timeline has no {action} {requested_time}: it was removed, or archived once it had "
+        "completed",
+        next_step=_pending_plans(timeline, action),
+    )
+
+
+def _pending_plans(timeline: Timeline, action: Action) -> str:
+    plans = [i.requested_time for i in timeline.pending if i.planned_as is action]
+    return (
+        f"pending are {', '.join(plans)}"
+        if plans
+        else f"schedule a {action} first: none is pending"
+    )
+
+
+def schedule(
+    env: Env,
+    config: TableConfig,
+    timeline: Timeline,
+    *,
+    action: Action,
+    make_plan: MakePlan,
+    keeper: MetadataKeeper,
+    concurrency: Concurrency | None = None,
+    roll_back: bool = True,
+    use_markers: bool = True,
+) -> str | None:
+    """Put a plan on the timeline and return its time, or None when there is nothing to do."""
+    concurrency = concurrency or Concurrency()
+    with concurrency.section():
+        if concurrency.is_shared:
+            timeline = load_timeline(env.storage, config)
+        times = concurrency.times(env, config, timeline)
+        config, timeline = tidied(
+            env, config, timeline, times, keeper, roll_back=roll_back, use_markers=use_markers
+        )
+        publisher = Publisher(env.storage, config)
+        while True:
+            requested_time = times.next()
+            plan = make_plan(load_timeline(env.storage, config), requested_time)
+            if plan is None:
+                return None
+            concurrency.ensure()
+            if publisher.request(requested_time, action, plan):
+                return requested_time
+
+
+def take_over(
+    env: Env,
+    config: TableConfig,
+    timeline: Timeline,
+    *,
+    requested_time: str,
+    action: Action,
+    operation: str,
+    keeper: MetadataKeeper,
+    concurrency: Concurrency | None = None,
+    roll_back: bool = True,
+    use_markers: bool = True,
+) -> Transaction:
+    """Return the transaction that carries out a pending plan; raise as `find_plan` does.
+
+    Where others may be at work, `PlanRunningError` is raised for a plan that gives signs of life.
+    """
+    find_plan(timeline, requested_time, action)
+    concurrency = concurrency or Concurrency()
+    with concurrency.section():
+        if concurrency.is_shared:
+            timeline = load_timeline(env.storage, config)
+            _refuse_running(env, requested_time, action, concurrency)
+        times = concurrency.times(env, config, timeline)
+        config, timeline = tidied(
+            env, config, timeline, times, keeper, roll_back=roll_back, use_markers=use_markers
+        )
+        plan = find_plan(timeline, requested_time, action)
+        if plan.state is State.INFLIGHT:
+            rollback = Rollback(env, config, timeline, times, keeper)
+            rollback.run(plan, use_markers=use_markers, keep_plan=True)
+            timeline = load_timeline(env.storage, config)
+        txn = Transaction(
+            env,
+            config,
+            timeline,
+            times=times,
+            requested_time=requested_time,
+            action=action,
+            operation=operation,
+            write_id=None,
+            keeper=keeper,
+            concurrency=concurrency,
+            owner=env.ids.new(),
+        )
+        if concurrency.is_shared:
+            txn.heartbeat.beat()
+            txn.heartbeat.keep_beating()
+        return txn
+
+
+def _refuse_running(
+    env: Env, requested_time: str, action: Action, concurrency: Concurrency
+) -> None:
+    if is_alive(
+        last_beats(env.storage),
+        requested_time,
+        now_ms=env.clock.now_ms(),
+        expires_ms=concurrency.expires_after_ms,
+    ):
+        raise PlanRunningError(
+            f"{action} {requested_time} is being carried out by somebody else",
+            next_step="let it finish; if it died, it may be run again once it has given no sign of "
+            f"life for {concurrency.expires_after_ms // 1000} s",
+        )
