@@ -6,10 +6,14 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidelake.cli import check, describe, instants, log_file, rows, slices, stats
+from tidelake.cli import check, compact, describe, instants, log_file, rows, slices, stats
 from tidelake.cli import schema as columns
 from tidelake.cli.output import Output
+from tidelake.config import WriteOptions
 from tidelake.engine import spark_schema, worker_errors
+from tidelake.engine.compaction import Compactor
+from tidelake.engine.task_runs import Here
+from tidelake.env import Env
 from tidelake.errors import ConfigError, reading
 from tidelake.files.footers import read_footers
 from tidelake.formats.log_block import decode_blocks
@@ -18,10 +22,12 @@ from tidelake.model import FileSlice
 from tidelake.read.check import check_table
 from tidelake.read.state import TableState
 from tidelake.records import arrow_schema
+from tidelake.services import Service, TableNow, plan_service
+from tidelake.services.compaction import refuse_uncompactable
 from tidelake.spark.local import local_session
 from tidelake.storage import open_storage
-from tidelake.table import Table, open_state
-from tidelake.timeline import open_history, with_history
+from tidelake.table import Table, load_state, open_state
+from tidelake.timeline import load_table_config, open_history, with_history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +202,46 @@ def _read(call: Call) -> bool:
     return True
 
 
+def _compact(call: Call) -> bool:
+    args = call.args
+    options = WriteOptions.from_options(call.options)
+    storage = open_storage(args.table, call.options)
+    # What is wrong with the table is known before Spark has started.
+    refuse_uncompactable(load_table_config(storage))
+    if args.dry_run:
+        plan = plan_service(TableNow.load(Env(storage)), Service.COMPACT, options.services)
+        if call.out.as_json:
+            call.out.document(plan.as_json())
+        else:
+            call.out.lines(plan.lines())
+        return True
+    if args.schedule:
+        # Planning looks at the timeline and at names of files, for which no worker is needed.
+        planner = Compactor(
+            Env(storage), lambda: load_state(storage, call.options), options, Here()
+        )
+        instant = planner.schedule()
+        if call.out.as_json:
+            call.out.document({"instant": instant})
+        else:
+            call.out.lines(compact.scheduled(instant))
+        return True
+    door = Table.open(local_session("tidelake compact"), args.table, call.options).compact
+    commit = door() if args.run is None else door.run(args.run)
+    if call.out.as_json:
+        call.out.document(compact.as_json(commit))
+    else:
+        call.out.lines(compact.render(commit))
+    return True
+
+
+def _compact_arguments(parser: argparse.ArgumentParser) -> None:
+    step = parser.add_mutually_exclusive_group()
+    step.add_argument("--schedule", action="store_true", help="make a plan and stop")
+    step.add_argument("--run", metavar="INSTANT", help="carry out this plan, whoever made it")
+    step.add_argument("--dry-run", action="store_true", help="show what would be done")
+
+
 def _refuse_contradictions(args: argparse.Namespace) -> None:
     is_window = args.query in ("incremental", "cdc")
     if is_window and args.as_of is not None:
@@ -289,6 +335,13 @@ VERBS = (
         run=_read,
         add_arguments=_read_arguments,
         json_help="print one row a line, as Spark's toJSON does, and nothing else",
+    ),
+    Verb(
+        name="compact",
+        summary="fold the logs of a merge-on-read table into base files (starts Spark)",
+        example="tidelake compact lake/trips --dry-run",
+        run=_compact,
+        add_arguments=_compact_arguments,
     ),
     Verb(
         name="check",

@@ -11,7 +11,7 @@ from typing_extensions import Self
 from tidelake.config import write_keys
 from tidelake.config.key import Key
 from tidelake.config.words import CompactionStrategy, CompactionTrigger
-from tidelake.config.write_options import WriteOptions
+from tidelake.errors import ConfigError
 
 _TRIGGERS = (
     write_keys.COMPACT_TRIGGER,
@@ -37,11 +37,19 @@ class CompactionOptions:
     partition_regex: str = ".*"
     new_file_bytes: int = 120 << 20
     """What the base file of a slice that has none yet is expected to take."""
+    inline: bool = False
+    schedule_inline: bool = False
 
     @classmethod
-    def of(cls, options: WriteOptions) -> Self:
-        """Read the options of compactions; raise `ConfigError` for a wrong one."""
-        given = options.settings
+    def from_settings(cls, given: Mapping[str, str]) -> Self:
+        """Read the options; raise `ConfigError` for a wrong one, and for two that contradict."""
+        inline, schedule = write_keys.COMPACT_INLINE, write_keys.COMPACT_SCHEDULE_INLINE
+        if inline.flag(given) and schedule.flag(given):
+            raise ConfigError(
+                f"{inline.name} runs compactions after a write, {schedule.name} leaves that to "
+                "others",
+                next_step="set one of the two to true",
+            )
         return cls(
             trigger=write_keys.COMPACT_TRIGGER.word(given, CompactionTrigger)
             or CompactionTrigger.NUM_COMMITS,
@@ -54,7 +62,9 @@ class CompactionOptions:
             log_count_threshold=_count(write_keys.COMPACT_LOG_COUNT, given, least=0),
             day_partitions=_count(write_keys.COMPACT_DAYS, given, least=1),
             partition_regex=_regex(given),
-            new_file_bytes=options.max_file_size_bytes,
+            new_file_bytes=_count(write_keys.MAX_FILE_SIZE, given, least=1),
+            inline=inline.flag(given),
+            schedule_inline=schedule.flag(given),
         )
 
 

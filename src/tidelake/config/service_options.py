@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing_extensions import Self
 
 from tidelake.config import write_keys
+from tidelake.config.compaction_options import CompactionOptions
 from tidelake.config.key import Key
 from tidelake.config.words import CleanPolicy
 from tidelake.errors import ConfigError
@@ -80,12 +81,17 @@ class ServiceOptions:
 
     clean: CleanOptions = field(default_factory=CleanOptions)
     archive: ArchiveOptions = field(default_factory=ArchiveOptions)
+    compaction: CompactionOptions = field(default_factory=CompactionOptions)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str]) -> Self:
         """Read options whose names are in lower case; raise `ConfigError` for a wrong one."""
         clean = CleanOptions.from_settings(settings)
-        return cls(clean=clean, archive=ArchiveOptions.from_settings(settings, clean))
+        return cls(
+            clean=clean,
+            archive=ArchiveOptions.from_settings(settings, clean),
+            compaction=CompactionOptions.from_settings(settings),
+        )
 
 
 def _policy(settings: Mapping[str, str]) -> CleanPolicy:

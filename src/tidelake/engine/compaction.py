@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from pyspark.errors import PySparkException
+
 from tidelake.config import (
-    CompactionOptions,
     FailedWritesPolicy,
     ProgressStyle,
     TimeBasis,
@@ -18,7 +20,7 @@ from tidelake.engine.progress import Progress
 from tidelake.engine.task_runs import TaskRunner
 from tidelake.engine.write_session import WriteSession
 from tidelake.env import Env
-from tidelake.errors import ConfigError, CorruptFileError, UnsupportedTableError
+from tidelake.errors import CorruptFileError, TidelakeError
 from tidelake.files import BlockFilter, SliceTask, WriteSpec, WriteToken
 from tidelake.files.compact_slice import compact_slice
 from tidelake.formats import plans
@@ -27,12 +29,19 @@ from tidelake.formats.plans import CompactionPlan
 from tidelake.model import Action, Commit, Instant, TableType
 from tidelake.read.scan import block_filter, slice_tasks
 from tidelake.read.state import TableSchema, TableState
-from tidelake.services.compaction import is_due, plan_compaction, planned_slices
+from tidelake.services.compaction import (
+    is_due,
+    plan_compaction,
+    planned_slices,
+    refuse_uncompactable,
+)
 from tidelake.timeline import Timeline
-from tidelake.txn import InstantTimes, Transaction, find_plan, schedule, take_over
+from tidelake.txn import Transaction, find_plan, schedule, take_over
 from tidelake.view import AsOf
 from tidelake.write.schema import without_meta_columns
 from tidelake.write.spec import write_spec
+
+_log = logging.getLogger(__name__)
 
 _OPERATION = "COMPACT"
 
@@ -62,14 +71,8 @@ class Compactor:
         self._env = env
         self._load = load
         self._options = options
-        self._chosen = CompactionOptions.of(options)
+        self._chosen = options.services.compaction
         self._runner = runner
-
-    def plan(self) -> CompactionPlan | None:
-        """Return what `schedule` would put on the timeline now; None: there is nothing to do."""
-        session = self._session()
-        now = InstantTimes(self._env.clock, session.config, session.state.timeline).next()
-        return self._made(session, session.state, now, only_if_due=False)
 
     def schedule(self, *, only_if_due: bool = False) -> str | None:
         """Put a plan on the timeline and return its instant; None: there is nothing to do.
@@ -113,6 +116,18 @@ class Compactor:
         """Return the compactions that wait to be carried out, oldest first."""
         pending = self._session().state.timeline.pending
         return [i for i in pending if i.planned_as is Action.COMPACTION]
+
+    def inline(self) -> None:
+        """Do what a write asks for once it has committed; what fails leaves a warning."""
+        try:
+            if self._chosen.inline:
+                self.run_pending()
+            if self._chosen.inline or self._chosen.schedule_inline:
+                planned = self.schedule(only_if_due=True)
+                if planned is not None and self._chosen.inline:
+                    self.run(planned)
+        except (TidelakeError, PySparkException) as cause:
+            _log.warning("the write has committed, but the compaction after it failed: %s", cause)
 
     def both(self) -> Commit | None:
         """Carry out every plan that waits, oldest first, then plan the rest and carry that out.
@@ -203,27 +218,22 @@ class Compactor:
 
     def _session(self) -> WriteSession:
         session = WriteSession(self._env, self._load(), self._options)
-        _refuse_uncompactable(session)
+        refuse_uncompactable(session.config)
         return session
 
 
-def _refuse_uncompactable(session: WriteSession) -> None:
-    config = session.config
-    if config.table_type is not TableType.MERGE_ON_READ:
-        raise ConfigError(
-            f"{config.name} is copy-on-write: it has no logs, and nothing to compact",
-            next_step="to make fewer files of many, cluster the table",
-        )
-    if config.is_metadata_table:
-        raise UnsupportedTableError(
-            "this is the metadata table of another table",
-            next_step="compact the table that it belongs to",
-        )
-    if config.base_file_format != "PARQUET":
-        raise UnsupportedTableError(
-            f"tidelake does not write base files of format {config.base_file_format}",
-            next_step="compact the table with the engine that created it",
-        )
+def inline_compaction(
+    env: Env, state: TableState, options: WriteOptions, runner: TaskRunner
+) -> Callable[[], None] | None:
+    """Return what a write of the table has to do about compactions afterwards, None: nothing."""
+    chosen = options.services.compaction
+    if state.config.table_type is not TableType.MERGE_ON_READ:
+        return None
+    if not (chosen.inline or chosen.schedule_inline):
+        return None
+    return Compactor(
+        env, lambda: TableState.load(state.storage, state.options), options, runner
+    ).inline
 
 
 def _readable_plan(state: TableState, instant: Instant) -> CompactionPlan:

@@ -6,7 +6,7 @@ A session is made from the table as it is at one moment. `choose` decides how ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -93,14 +93,23 @@ class Choice:
 class WriteSession:
     """One table, and the options of one write to it."""
 
-    def __init__(self, env: Env, state: TableState, options: WriteOptions) -> None:
+    def __init__(
+        self,
+        env: Env,
+        state: TableState,
+        options: WriteOptions,
+        *,
+        compact: Callable[[], None] | None = None,
+    ) -> None:
         """Raise `UnsupportedTableError` for a table that tidelake does not write.
 
-        Raises `ConfigError` when `options` contradict the table.
+        Raises `ConfigError` when `options` contradict the table. `compact` does what they say about
+        compactions once a write has committed.
         """
         refuse_unwritable(state.config)
         refuse_contradictions(state.config, options)
         refuse_unshareable(state.config, options)
+        self._compact = compact
         self.env = env
         self.state = state
         self.options = options
@@ -428,6 +437,8 @@ class WriteSession:
         )
         for partition in new_rings:
             confirm_ring(storage, partition, txn.instant_time)
+        if self._compact is not None:
+            self._compact()
         with self.concurrency.section():
             after_write(self.env, txn.timeline, self.options.services, self.keeper)
         return commit

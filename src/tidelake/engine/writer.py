@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from tidelake.config import DuplicatePolicy, SortMode, WriteOperation, WriteOptions
+from tidelake.engine.compaction import inline_compaction
 from tidelake.engine.incoming_rows import (
     GROUP,
     ODD,
@@ -32,6 +33,7 @@ from tidelake.engine.index_lookup import Lookup, in_one_partition, tagged, tagge
 from tidelake.engine.placement import fits_one_task, spread
 from tidelake.engine.python_groups import BucketsOfKeys, RingsOfPartitions, python_groups
 from tidelake.engine.row_count import count_by_spark, count_rows, refuse_bad_rows
+from tidelake.engine.task_runs import OnSpark
 from tidelake.engine.write_session import Choice, WriteSession
 from tidelake.engine.write_tasks import WriteWork, Written, written
 from tidelake.env import Env
@@ -72,7 +74,8 @@ class Writer:
     ) -> None:
         """Raise `UnsupportedTableError` or `ConfigError` when the table cannot be written so."""
         self._spark = spark
-        self._session = WriteSession(env, state, options)
+        inline = inline_compaction(env, state, options, OnSpark(spark))
+        self._session = WriteSession(env, state, options, compact=inline)
 
     def write(
         self, operation: WriteOperation, frame: DataFrame, write_id: str | None = None

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from tidelake.config import CompactionOptions, CompactionStrategy, CompactionTrigger, TimeBasis
-from tidelake.errors import MissingFileError
+from tidelake.config import (
+    CompactionOptions,
+    CompactionStrategy,
+    CompactionTrigger,
+    TableConfig,
+    TimeBasis,
+)
+from tidelake.errors import ConfigError, MissingFileError, UnsupportedTableError
 from tidelake.formats.file_name import parse_log
 from tidelake.formats.plans import CompactionOperation, CompactionPlan
-from tidelake.model import Action, FileGroupId, FileSlice, Instant
+from tidelake.model import WRITE_ACTIONS, Action, FileGroupId, FileSlice, Instant, TableType
+from tidelake.services.plan import PlannedFile, Service, ServicePlan
+from tidelake.services.table_now import TableNow
 from tidelake.timeline import Timeline, TimelineContents
 from tidelake.view import (
     AsOf,
@@ -24,6 +32,25 @@ from tidelake.view import (
 _PLAN_VERSION = 2
 _FIRST_BY_COMPLETION = 8
 _MIB = 1 << 20
+
+
+def refuse_uncompactable(config: TableConfig) -> None:
+    """Raise `ConfigError` or `UnsupportedTableError` for a table that has nothing to compact."""
+    if config.table_type is not TableType.MERGE_ON_READ:
+        raise ConfigError(
+            f"{config.name} is copy-on-write: it has no logs, and nothing to compact",
+            next_step="to make fewer files of many, cluster the table",
+        )
+    if config.is_metadata_table:
+        raise UnsupportedTableError(
+            "this is the metadata table of another table",
+            next_step="compact the table that it belongs to",
+        )
+    if config.base_file_format != "PARQUET":
+        raise UnsupportedTableError(
+            f"tidelake does not write base files of format {config.base_file_format}",
+            next_step="compact the table with the engine that created it",
+        )
 
 
 def is_due(timeline: Timeline, options: CompactionOptions, *, at: str) -> bool:
@@ -109,6 +136,52 @@ def plan_compaction(
         preserve_hoodie_metadata=False,
         missing_schedule_partitions=(),
     )
+
+
+def show_compaction(now: TableNow, options: CompactionOptions) -> ServicePlan:
+    """Return what a compaction would do now, beside plans that wait already."""
+    refuse_uncompactable(now.config)
+    at = now.times.next()
+    view = now.view()
+    plan = plan_compaction(
+        view, now.contents, options, table_version=now.config.table_version, requested_time=at
+    )
+    waiting = [i for i in now.timeline.pending if i.planned_as is Action.COMPACTION]
+    slices = [s for i in waiting for s in planned_slices(view, now.contents.compaction_plan(i))]
+    slices += planned_slices(view, plan) if plan is not None else []
+    writes = [i.requested_time for i in now.timeline.pending if i.action in WRITE_ACTIONS]
+    facts: dict[str, str | int] = {"file groups": len(slices)}
+    if waiting:
+        facts["plans that wait"] = ", ".join(i.requested_time for i in waiting)
+    if writes:
+        facts["pending writes"] = ", ".join(writes)
+    return ServicePlan(
+        service=Service.COMPACT,
+        reason=_reason(slices, is_due=is_due(now.timeline, options, at=at)),
+        files_in=tuple(_files_in(slices)),
+        files_out=tuple(
+            PlannedFile(
+                path=f"{s.group.partition}/{s.group.file_id}_…".lstrip("/"),
+                size_bytes=s.base_file.size_bytes if s.base_file else None,
+            )
+            for s in slices
+        ),
+        facts=facts,
+    )
+
+
+def _reason(slices: Sequence[FileSlice], *, is_due: bool) -> str:
+    if not slices:
+        return "no file slice has logs that a compaction could take"
+    return "a compaction is due" if is_due else "none is due, but there are logs to fold in"
+
+
+def _files_in(slices: Iterable[FileSlice]) -> Iterator[PlannedFile]:
+    for piece in slices:
+        if piece.base_file is not None:
+            yield PlannedFile(path=piece.base_file.path, size_bytes=piece.base_file.size_bytes)
+        for log in piece.log_files:
+            yield PlannedFile(path=log.path, size_bytes=log.size_bytes)
 
 
 def _is_write_before(instant: Instant, time: str) -> bool:

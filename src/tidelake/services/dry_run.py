@@ -8,10 +8,12 @@ from tidelake.config import ServiceOptions
 from tidelake.errors import ConfigError
 from tidelake.services.archive_plan import plan_archive
 from tidelake.services.clean_plan import plan_clean
+from tidelake.services.compaction import show_compaction
 from tidelake.services.plan import Service, ServicePlan
 from tidelake.services.table_now import TableNow
 
 _PLANNERS: Mapping[Service, Callable[[TableNow, ServiceOptions], ServicePlan]] = {
+    Service.COMPACT: lambda now, options: show_compaction(now, options.compaction),
     Service.CLEAN: lambda now, options: plan_clean(now, options.clean).shown(),
     Service.ARCHIVE: lambda now, options: plan_archive(now, options).shown(now),
 }

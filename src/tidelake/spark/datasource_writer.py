@@ -17,8 +17,10 @@ from typing_extensions import override
 
 from tidelake.config import DuplicatePolicy, WriteOperation, WriteOptions
 from tidelake.engine import avro_schema
+from tidelake.engine.compaction import inline_compaction
 from tidelake.engine.staged_write import StagedFile, bring_in, keyed, stage
 from tidelake.engine.staging import StagingArea
+from tidelake.engine.task_runs import Here
 from tidelake.engine.write_session import Choice, WriteSession
 from tidelake.engine.write_tasks import WriteWork, token_of_task
 from tidelake.env import Env
@@ -124,7 +126,9 @@ class TidelakeWriter(DataSourceArrowWriter):
     def _session(self) -> WriteSession:
         storage = open_storage(self._path, self._options)
         given = WriteOptions.from_options(self._options)
-        return WriteSession(Env(storage), load_state(storage, self._options), given)
+        env, state = Env(storage), load_state(storage, self._options)
+        inline = inline_compaction(env, state, given, Here(attempt=token_of_task().attempt))
+        return WriteSession(env, state, given, compact=inline)
 
     def _transaction(self, session: WriteSession, instant_time: str) -> Transaction:
         timeline = session.state.timeline

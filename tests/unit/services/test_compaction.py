@@ -253,7 +253,7 @@ def test_classes_of_hudi_are_known_with_and_without_their_package() -> None:
     options = WriteOptions.from_options(
         {"hoodie.compaction.strategy": f"{given}LogFileNumBasedCompactionStrategy"}
     )
-    assert CompactionOptions.of(options).strategies == (
+    assert options.services.compaction.strategies == (
         CompactionStrategy.UNBOUNDED,
         CompactionStrategy.LOG_FILE_NUM,
     )
@@ -270,4 +270,4 @@ def test_classes_of_hudi_are_known_with_and_without_their_package() -> None:
 )
 def test_a_wrong_option_is_refused(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
-        CompactionOptions.of(WriteOptions.from_options({name: value}))
+        WriteOptions.from_options({name: value})
