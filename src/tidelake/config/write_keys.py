@@ -523,7 +523,7 @@ COMPACT_STRATEGY = _write(
     Kind.LIST,
     "Which file slices a compaction takes: names of Hudi's classes, with or without their package; "
     "of several, each narrows what the one before leaves.",
-    default=f"org.apache.hudi.table.action.compact.strategy.{CompactionStrategy.LOG_FILE_SIZE}",
+    default=CompactionStrategy.LOG_FILE_SIZE.value,
     choices=_words(CompactionStrategy),
 )
 COMPACT_TARGET_IO = _write(
