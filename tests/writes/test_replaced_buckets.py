@@ -13,6 +13,8 @@ from tests.writes.hudi_rs import hudi_rs_for
 from tests.writes.model import Do, Row, Step
 from tests.writes.quick_writer import QuickWriter
 from tests.writes.table import WrittenTable
+from tidelake.errors import UnsupportedTableError
+from tidelake.formats.hashing_metadata import FOLDER
 
 
 def rows(numbers: range, ts: int) -> tuple[Row, ...]:
@@ -66,4 +68,20 @@ def test_writes_go_on_after_overwrites(
         table.write(Step(do=do, rows=rows(numbers, ts)))
         table.check_now()
     table.check_past()
+    assert not table.differences, table.told()
+
+
+def test_a_ring_whose_files_somebody_replaced_takes_no_rows(tmp_path: Path) -> None:
+    case = Case(mor=True, index="BUCKET", extra=RING)
+    table = WrittenTable(QuickWriter(), tmp_path / "table", case, hudi_rs_for(case))
+    table.write(Step(do=Do.UPSERT, rows=rows(range(30), 1)))
+    table.write(Step(do=Do.INSERT_OVERWRITE, rows=rows(range(0, 30, 6), 2)))
+    for path in (table.root / FOLDER).rglob("2*"):
+        path.unlink()  # as a writer leaves it that overwrites partitions and forgets the ring
+    with pytest.raises(UnsupportedTableError, match="which another writer replaced"):
+        QuickWriter().write(table.root, case, Step(do=Do.UPSERT, rows=rows(range(9), 3)))
+    table.check_now()
+    table.write(Step(do=Do.INSERT_OVERWRITE, rows=rows(range(0, 30, 6), 4)))
+    table.write(Step(do=Do.UPSERT, rows=rows(range(9), 5)))
+    table.check_now()
     assert not table.differences, table.told()

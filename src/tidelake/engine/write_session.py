@@ -53,7 +53,7 @@ from tidelake.write.operation import (
 )
 from tidelake.write.partial import brought_columns, refuse_partial
 from tidelake.write.plan import NewGroups, Workload, WritePlan, plan_new_files, plan_write
-from tidelake.write.ring import Rings, confirm_ring, load_rings, put_ring, renewed
+from tidelake.write.ring import Rings, confirm_ring, load_rings, put_ring, renewed, ring_files
 from tidelake.write.schema import WriteSchema, evolve, without_meta_columns
 from tidelake.write.schema_conflict import SchemasClashError, resolve
 from tidelake.write.sharing import refuse_blocking, refuse_unshareable, slot_name
@@ -364,7 +364,25 @@ class WriteSession:
         return made, replaced
 
     def rings(self, index: Index, partitions: Sequence[str]) -> Rings:
-        """Return the buckets of each partition, under consistent hashing."""
+        """Return the buckets of each partition, under consistent hashing.
+
+        Raises `UnsupportedTableError` when somebody replaced their files without a word to the
+        ring: rows that went there would never be read.
+        """
+        found = self._rings(index, partitions)
+        replaced = self.state.view.replacements
+        for partition, ring in found.items():
+            gone = [i for i in ring_files(ring) if FileGroupId(partition, i) in replaced]
+            if gone:
+                raise UnsupportedTableError(
+                    f"the hash ring of partition {partition!r} names file group {gone[0]}, which "
+                    "another writer replaced",
+                    next_step="write the whole partition anew with Table.insert_overwrite, which "
+                    "makes a new ring; the table is as it was",
+                )
+        return found
+
+    def _rings(self, index: Index, partitions: Sequence[str]) -> Rings:
         timeline = self.state.timeline
         return load_rings(
             self.state.storage,
@@ -376,7 +394,7 @@ class WriteSession:
 
     def renewed_rings(self, index: Index, partitions: Sequence[str]) -> Rings:
         """Return the buckets of partitions whose file groups are about to be replaced."""
-        found = self.rings(index, partitions)
+        found = self._rings(index, partitions)
         return {p: renewed(ring, self.env.ids) for p, ring in found.items()}
 
     def retire(self, txn: Transaction, partitions: Sequence[str]) -> Mapping[str, list[str]]:

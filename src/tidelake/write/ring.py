@@ -164,6 +164,11 @@ def _has_files(storage: Storage, ring: HashingMetadata) -> bool:
     return any(name.startswith(prefixes) for name in names)
 
 
+def ring_files(ring: HashingMetadata) -> list[str]:
+    """Return the file id of each bucket."""
+    return [f"{node.file_id_prefix}-0" for node in ring.nodes]
+
+
 def file_ids(ring: HashingMetadata, keys: Iterable[str], hash_fields: Sequence[str]) -> list[str]:
     """Return the file group that each key belongs to."""
     nodes = sorted(ring.nodes, key=lambda node: node.value)
