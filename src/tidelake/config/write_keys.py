@@ -476,6 +476,18 @@ METADATA_COMPACT_AFTER = _write(
     "Deltacommits of the metadata table after which the next write compacts and cleans it.",
     default="10",
 )
+METADATA_COLUMN_STATS = _write(
+    "hoodie.metadata.index.column.stats.enable",
+    Kind.BOOLEAN,
+    "Whether a metadata table that the write builds has column statistics, and for a partitioned "
+    "table partition statistics with them. From table version 8 on.",
+    default="false",
+)
+METADATA_STATS_COLUMNS = _write(
+    "hoodie.metadata.index.column.stats.column.list",
+    Kind.LIST,
+    "Columns of these statistics; without it the first 32 that can have any.",
+)
 METADATA_REBUILD = _write(
     "tidelake.metadata.rebuild",
     Kind.BOOLEAN,

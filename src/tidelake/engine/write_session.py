@@ -422,6 +422,7 @@ class WriteSession:
             marker_folder=txn.marker_folder,
             combine=combines(choice.operation, choice.index, self.options),
             column_sets=choice.column_sets,
+            bounded_columns=self.keeper.bounded_columns(txn.config),
         )
 
     def commit(

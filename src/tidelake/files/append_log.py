@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tidelake.files.avro_encoder import encode_items, encode_records
 from tidelake.files.base_writer import NO_LOG_STATS, parquet_bytes, stamped
+from tidelake.files.column_stats import bounded_kinds, joined_columns, row_bounds, widest
 from tidelake.files.incoming import (
     Incoming,
     all_incoming,
@@ -23,6 +24,7 @@ from tidelake.files.layout import Layout
 from tidelake.files.new_file import NewFile, in_partition
 from tidelake.files.write_task import Change, GroupTarget, LogFormat, WriteSpec, WriteToken
 from tidelake.formats import delete_block, record_positions
+from tidelake.formats.column_bounds import ColumnBounds
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.delete_block import OrderingKind
 from tidelake.formats.file_name import format_log
@@ -106,6 +108,8 @@ class _Log:
         self._file: NewFile | None = None
         self._counts = Counter[str]()
         self._stats: list[WriteStat] = []
+        self._bounded = bounded_kinds(spec)
+        self._bounds: list[Mapping[str, ColumnBounds]] = []
 
     def add(self, new: Incoming) -> None:
         """Take rows; a block is written once there are enough."""
@@ -157,6 +161,11 @@ class _Log:
         else:
             block = encode_block(BlockKind.AVRO_DATA, headers, _avro(rows, held.schema))
         self._write(block)
+        if self._bounded:
+            # A column that the rows leave as it is may hold anything after the merge.
+            kept = {n: widest(k, len(new)) for n, k in self._bounded.items() if n in absent}
+            given = {n: k for n, k in self._bounded.items() if n not in kept}
+            self._bounds.append({**kept, **row_bounds(rows, given)})
         updates = int((new.change == Change.UPDATE).sum())
         self._counts.update(writes=len(new), updates=updates, inserts=len(new) - updates)
 
@@ -289,10 +298,13 @@ class _Log:
                 log_offset=0,
                 base_file=base_file,
                 log_files=log_files,
+                column_bounds=joined_columns(self._bounds, self._bounded)
+                if self._bounded
+                else None,
                 **NO_LOG_STATS,
             )
         )
-        self._file, self._counts = None, Counter()
+        self._file, self._counts, self._bounds = None, Counter(), []
 
 
 def _avro(rows: pa.Table, schema: str) -> bytes:

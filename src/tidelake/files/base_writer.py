@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelake.errors import ConfigError
+from tidelake.files.column_stats import bounded_kinds, footer_bounds, nan_columns
 from tidelake.files.new_file import NewFile, in_partition
 from tidelake.files.write_task import WriteSpec, WriteToken
 from tidelake.formats import parquet_footer
 from tidelake.formats.bloom_filter import BloomFilter
+from tidelake.formats.column_bounds import ColumnBounds
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, RuntimeStats, WriteStat
 from tidelake.formats.file_name import format_base
 from tidelake.formats.marker_name import MarkerKind
@@ -142,6 +144,8 @@ class BaseFileWriter:
         self._limit = size_limit_bytes
         self._schema = base_schema(spec, dictionaries)
         self.row_count = 0
+        self._bounded = bounded_kinds(spec)
+        self._nans: set[str] = set()
         self._keys: list[pa.ChunkedArray] = []
         self._held: list[pa.Table] = []
         self._held_bytes = 0
@@ -183,6 +187,8 @@ class BaseFileWriter:
             for field in self._schema
         ]
         self._held.append(pa.Table.from_arrays(columns, schema=self._schema))
+        if self._bounded:
+            self._nans |= nan_columns(self._held[-1], self._bounded)
         self._held_bytes += self._held[-1].nbytes
         self.row_count += rows.num_rows
         if self._held_bytes >= self._flush_at():
@@ -245,8 +251,14 @@ class BaseFileWriter:
             num_deletes=deletes,
             total_write_bytes=size_bytes,
             file_size_in_bytes=size_bytes,
+            column_bounds=self._bounds(),
             **NO_LOG_STATS,
         )
+
+    def _bounds(self) -> Mapping[str, ColumnBounds] | None:
+        if not self._bounded:
+            return None
+        return footer_bounds(self._parquet.writer.metadata, self._bounded, nans=self._nans)
 
     def _footer(self) -> Mapping[str, str]:
         entries = _schema_entries(self._spec)

@@ -126,6 +126,8 @@ class WriteSpec:
     combine: bool = False
     positions: bool = True
     cdc: CdcMode | None = None
+    bounded_columns: tuple[str, ...] = ()
+    """The columns whose bounds the stats of files are to tell."""
     column_sets: tuple[ColumnSet, ...] = ()
     owner: str | None = None
     parquet: ParquetSettings = field(default_factory=ParquetSettings)

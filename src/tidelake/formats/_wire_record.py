@@ -20,6 +20,8 @@ T = TypeVar("T")
 _Convert = Callable[[Any], Any]
 _ABSENT = object()
 
+#: Metadata of a dataclass field that no record has: it travels between tasks and driver alone.
+OFF_WIRE: Mapping[str, Any] = {"off_wire": True}
 #: Metadata of a dataclass field that may be null but never absent: a record without it is of
 #: another kind or damaged, and reading it as empty would hide data.
 CORE: Mapping[str, Any] = {"core": True}
@@ -81,6 +83,7 @@ def _fields_of(kind: type[Any]) -> tuple[_Field, ...]:
             write=_writer(hints[spec.name]),
         )
         for spec in fields(kind)
+        if not spec.metadata.get("off_wire", False)
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from tidelake.errors import Malformed
 from tidelake.formats import avro_file, avro_schemas, jackson
-from tidelake.formats._wire_record import CORE, from_wire, to_wire
+from tidelake.formats._wire_record import CORE, OFF_WIRE, from_wire, to_wire
+from tidelake.formats.column_bounds import ColumnBounds
 
 #: What Hudi writes as the previous commit of a new file group.
 NO_PREVIOUS_COMMIT = "null"
@@ -65,6 +66,10 @@ class WriteStat:
     total_log_size_compacted: int | None = None
     temp_path: str | None = None
     num_updates: int | None = None
+    column_bounds: Mapping[str, ColumnBounds] | None = field(
+        default=None, metadata=OFF_WIRE, compare=False
+    )
+    """Bounds of the file's columns, for the metadata table; None where nobody asked for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,6 +110,18 @@ def encode_column_stats(
     return b"".join((*parts, _NULL * others))
 
 
+def encode_deleted_stats(table_version: int, *, name: str, column: str) -> bytes:
+    """Return what cancels the bounds of a column in a file that is gone."""
+    parts = [_HEAD, _long(RecordType.COLUMN_STATS), _NULL, _NULL, _SET]
+    parts += (_SET, _text(name), _SET, _text(column), _NULL * 6, _TRUE)
+    if table_version >= _FIRST_SECONDARY:
+        parts.append(_FALSE)
+    if table_version >= _FIRST_TYPED:
+        parts.append(_NULL)
+    others = 2 if table_version >= _FIRST_SECONDARY else 1
+    return b"".join((*parts, _NULL * others))
+
+
 def column_stats_fit(kind: ValueKind, table_version: int) -> bool:
     """Return whether bounds of that kind can be told to readers of that table version."""
     return kind in (_BRANCH if table_version >= _FIRST_TYPED else _V1_KINDS)

@@ -6,21 +6,43 @@ attempt starts over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tidelake.config import TableConfig, keys
 from tidelake.env import Env
-from tidelake.formats import partition_metadata
+from tidelake.formats import index_definitions, partition_metadata
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
 from tidelake.formats.file_name import format_base, parse_base, parse_log
 from tidelake.formats.hfile_writer import encode_hfile
+from tidelake.formats.index_definitions import IndexDefinition
 from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.metadata_encoding import encode_files
-from tidelake.formats.metadata_record import ALL_PARTITIONS, FileEntry, partition_identifier
+from tidelake.formats.metadata_record import (
+    ALL_PARTITIONS,
+    FileEntry,
+    file_group_of,
+    partition_identifier,
+)
 from tidelake.formats.partition_metadata import PartitionMetadata
 from tidelake.formats.properties import java_date
-from tidelake.metadata.names import FILES, METADATA_FOLDER, group_file_id
+from tidelake.metadata.names import (
+    BUILD_PREFIX,
+    COLUMN_STATS,
+    FILES,
+    METADATA_FOLDER,
+    PARTITION_STATS,
+    group_file_id,
+)
 from tidelake.metadata.own_table import WRITE_TOKEN, ZEROS, OwnTable
+from tidelake.metadata.statistics import (
+    all_records,
+    bounds_of_files,
+    data_files,
+    load_definitions,
+    stats_columns,
+)
 from tidelake.model import Action
 from tidelake.storage import FileInfo, Storage, SubStorage
 from tidelake.timeline import (
@@ -34,24 +56,44 @@ from tidelake.timeline.table_properties import PROPERTIES_PATH, encode_propertie
 from tidelake.txn import InstantTimes
 from tidelake.view import StorageListing, TableView
 
+_log = logging.getLogger(__name__)
+
 _PAYLOAD = "org.apache.hudi.metadata.HoodieMetadataPayload"
 _KEY_GENERATOR = "org.apache.hudi.metadata.HoodieTableMetadataKeyGenerator"
 _PAYLOAD_STRATEGY = "00000000-0000-0000-0000-000000000000"
 _BULK_INSERT = "BULK_INSERT_PREPPED"
-#: First instant that builds a partition, and on layout 1 what follows the newest instant.
-_FIRST_BUILD = "00000000000000000"
-_FIRST_BUILD_SUFFIX = "010"
+#: On layout 1 an instant that builds a partition has the newest time, and behind it this.
+_FIRST_BUILD = 10
+_FIRST_STATS = 8
+_FIRST_TYPED = 9
+_STATS_GROUPS = 2
+_DEFINITIONS = ".hoodie/.index_defs/index.json"
 
 
-def build(env: Env, config: TableConfig, timeline: Timeline, times: InstantTimes) -> TableConfig:
-    """Build a metadata table with `files`, in place of what is left of an older one.
+def build(
+    env: Env,
+    config: TableConfig,
+    timeline: Timeline,
+    times: InstantTimes,
+    *,
+    with_stats: bool = False,
+    columns: Sequence[str] = (),
+) -> TableConfig:
+    """Build a metadata table in place of what is left of an older one.
 
-    Return the table's settings, which name it.
+    `with_stats` asks for statistics beside the list of files, of `columns` or of the first that can
+    have any. Return the table's settings, which name what was built.
     """
     if config.metadata_partitions:
         # Without the folder, writers of Apache Hudi would fail on the names.
         config = update_table_config(env, {keys.METADATA_PARTITIONS.name: ""})
-    records = file_listing(env.storage, config, timeline)
+    files = committed_files(env.storage, config, timeline)
+    parts: dict[str, Sequence[Mapping[str, bytes]]] = {
+        FILES: [file_records(files, config.table_version)]
+    }
+    stats = _statistics(env.storage, config, timeline, files, columns) if with_stats else None
+    if stats is not None:
+        parts |= stats.parts
     folder = SubStorage(env.storage, METADATA_FOLDER)
     folder.delete_folder("")
     entries = own_properties(config)
@@ -60,17 +102,78 @@ def build(env: Env, config: TableConfig, timeline: Timeline, times: InstantTimes
     own_config = TableConfig.from_properties(entries)
     folder.make_folder(own_config.history_folder)
     own = OwnTable(folder, own_config, load_timeline(folder, own_config))
-    instant_time = _build_time(config, timeline)
-    write_base(own, FILES, 0, instant_time, records, env.clock.now_ms())
-    stat = base_stat(own, FILES, 0, instant_time, len(records))
-    own.publisher.request(instant_time, Action.DELTACOMMIT)
-    own.publisher.start(instant_time, Action.DELTACOMMIT)
-    own.complete(instant_time, Action.DELTACOMMIT, [stat], times, _BULK_INSERT)
-    return update_table_config(env, {keys.METADATA_PARTITIONS.name: FILES})
+    for number, (partition, groups) in enumerate(parts.items()):
+        instant_time = _build_time(config, timeline, number)
+        own.publisher.request(instant_time, Action.DELTACOMMIT)
+        own.publisher.start(instant_time, Action.DELTACOMMIT)
+        done = []
+        for index, values in enumerate(groups):
+            write_base(own, partition, index, instant_time, values, env.clock.now_ms())
+            done.append(base_stat(own, partition, index, instant_time, len(values)))
+        own.complete(instant_time, Action.DELTACOMMIT, done, times, _BULK_INSERT)
+    changes = {keys.METADATA_PARTITIONS.name: ",".join(sorted(parts))}
+    if stats is not None:
+        env.storage.put(_DEFINITIONS, index_definitions.encode(stats.definitions))
+        changes[keys.INDEX_DEFINITIONS_PATH.name] = _DEFINITIONS
+    return update_table_config(env, changes)
 
 
-def file_listing(storage: Storage, config: TableConfig, timeline: Timeline) -> Mapping[str, bytes]:
-    """Return the records of `files` for every committed file, replaced ones included."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Statistics:
+    parts: Mapping[str, Sequence[Mapping[str, bytes]]]
+    definitions: Mapping[str, IndexDefinition]
+
+
+def _statistics(
+    storage: Storage,
+    config: TableConfig,
+    timeline: Timeline,
+    files: Mapping[str, Mapping[str, FileEntry]],
+    wanted: Sequence[str],
+) -> _Statistics | None:
+    version = config.table_version
+    schema = _schema(storage, config, timeline)
+    if version < _FIRST_STATS or schema is None:
+        _log.warning("%s gets no statistics: it is of version %s", config.name, version)
+        return None
+    columns = stats_columns(schema, version, wanted, with_meta=config.populate_meta_fields)
+    paths = [
+        f"{partition}/{name}" if partition else name
+        for partition, entries in files.items()
+        for name in data_files(partition, entries)
+    ]
+    bounds = bounds_of_files(storage, paths, schema, columns)
+    of_files, of_partitions = all_records(bounds, columns, version)
+    spread: list[dict[str, bytes]] = [{} for _ in range(_STATS_GROUPS)]
+    for key, value in of_files.items():
+        spread[file_group_of(key, _STATS_GROUPS)][key] = value
+    parts: dict[str, Sequence[Mapping[str, bytes]]] = {COLUMN_STATS: spread}
+    if config.partition_fields:
+        parts[PARTITION_STATS] = [of_partitions]
+    definition = IndexDefinition(
+        index_name=COLUMN_STATS,
+        index_type=COLUMN_STATS,
+        index_function=COLUMN_STATS,
+        source_fields=columns,
+        version="V2" if version >= _FIRST_TYPED else None,
+    )
+    known = load_definitions(storage, config)
+    return _Statistics(parts=parts, definitions={**known, COLUMN_STATS: definition})
+
+
+def _schema(storage: Storage, config: TableConfig, timeline: Timeline) -> str | None:
+    contents = TimelineContents(storage, config)
+    for instant in reversed(timeline.writes()):
+        found = contents.commit_metadata(instant).schema
+        if found is not None:
+            return found
+    return config.create_schema
+
+
+def committed_files(
+    storage: Storage, config: TableConfig, timeline: Timeline
+) -> Mapping[str, Mapping[str, FileEntry]]:
+    """Return every committed file, replaced ones included, by partition and name."""
     listing = StorageListing(storage)
     view = TableView(
         table_version=config.table_version,
@@ -81,15 +184,24 @@ def file_listing(storage: Storage, config: TableConfig, timeline: Timeline) -> M
     )
     version = config.table_version
     partitions = listing.partitions()
-    named = {partition_identifier(p): FileEntry(0, False) for p in partitions}
-    found = {ALL_PARTITIONS: encode_files(named, version, is_partition_list=True)}
-    for partition, files in listing.files_of(partitions).items():
-        entries = {
+    return {
+        partition: {
             info.name: FileEntry(info.size_bytes, False)
             for info in files
             if info.size_bytes and _is_committed(view, partition, info, version)
         }
-        found[partition_identifier(partition)] = encode_files(entries, version)
+        for partition, files in listing.files_of(partitions).items()
+    }
+
+
+def file_records(
+    files: Mapping[str, Mapping[str, FileEntry]], table_version: int
+) -> Mapping[str, bytes]:
+    """Return the records of `files` for all files of a table."""
+    named = {partition_identifier(p): FileEntry(0, False) for p in files}
+    found = {ALL_PARTITIONS: encode_files(named, table_version, is_partition_list=True)}
+    for partition, entries in files.items():
+        found[partition_identifier(partition)] = encode_files(entries, table_version)
     return found
 
 
@@ -135,11 +247,11 @@ def own_properties(config: TableConfig) -> Mapping[str, str]:
     }
 
 
-def _build_time(config: TableConfig, timeline: Timeline) -> str:
+def _build_time(config: TableConfig, timeline: Timeline, number: int) -> str:
     if config.layout_version != LAYOUT_1:
-        return _FIRST_BUILD
+        return f"{number:017d}"
     newest = max((i.requested_time for i in timeline.completed), default="")
-    return (newest or "0" * 14) + _FIRST_BUILD_SUFFIX
+    return f"{newest or BUILD_PREFIX}{_FIRST_BUILD + number:03d}"
 
 
 def write_base(

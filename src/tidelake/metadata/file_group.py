@@ -152,6 +152,21 @@ class MetadataFileGroup:
                     merged[key] = merge(merged.get(key), record)
         return {key: rec for key, rec in merged.items() if rec is not None and is_live(rec)}
 
+    def newest(self, wanted: Keys) -> dict[str, tuple[bytes, str]]:
+        """Return the newest value of each wanted key as it is stored, with its schema."""
+        if self._layers is None:
+            self._layers = list(self._load())
+        found: dict[str, tuple[bytes, str]] = {}
+        for layer in self._layers:
+            with reading_metadata(layer.path):
+                if isinstance(layer, _HFileLayer):
+                    for key, value in wanted.of(layer.file):
+                        found[key.decode()] = (value, layer.file.schema)
+                else:
+                    for gone in list(filter(layer.records.__contains__, found)):
+                        del found[gone]
+        return found
+
     def schemas(self) -> frozenset[str]:
         """Return the schemas under which the values of the group were written."""
         if self._layers is None:

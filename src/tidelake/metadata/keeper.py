@@ -1,14 +1,15 @@
 """Keeping the metadata table true while the table is written; see `txn.keeper` for when.
 
-What is kept is `files`. Everything else that the properties name leaves them before the write
-completes, because a reader that finds an index without the newest files loses rows.
+What is kept are `files`, and column statistics together with partition statistics. Everything else
+that the properties name leaves them before the write completes, because a reader that finds an
+index without the newest files loses rows.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from typing_extensions import Self
 
@@ -21,8 +22,15 @@ from tidelake.formats.metadata_record import ALL_PARTITIONS, FileEntry, partitio
 from tidelake.metadata.build import build
 from tidelake.metadata.file_group import reading_metadata
 from tidelake.metadata.freshness import built, unknown
-from tidelake.metadata.names import FILES
-from tidelake.metadata.own_table import OwnTable
+from tidelake.metadata.names import COLUMN_STATS, FILES, PARTITION_STATS
+from tidelake.metadata.own_table import OwnTable, Updates
+from tidelake.metadata.statistics import (
+    bounds_of_files,
+    is_told,
+    load_definitions,
+    stats_records,
+    told_columns,
+)
 from tidelake.metadata.upkeep import keep_small
 from tidelake.model import Action, Instant, State
 from tidelake.timeline import Timeline, TimelineContents, load_table_config, update_table_config
@@ -30,6 +38,8 @@ from tidelake.txn import FileChanges, InstantTimes, NoMetadataTable, changes_of
 
 _log = logging.getLogger(__name__)
 
+#: Partitions that are kept together or not at all.
+STATISTICS = frozenset({COLUMN_STATS, PARTITION_STATS})
 #: Indexes that Apache Hudi believes to be there as long as they are defined.
 _BY_DEFINITION = ("secondary_index_", "expr_index_")
 
@@ -39,12 +49,15 @@ class KeeperOptions:
     """What the options of a write say about the metadata table.
 
     `enabled` is None where they say nothing: a table then goes on as it is. `rebuild` throws away
-    what is there. `compact_after` deltacommits the metadata table is compacted.
+    what is there. `compact_after` deltacommits the metadata table is compacted. `column_stats` are
+    made with a metadata table that is built, of `stats_columns` or of the first columns.
     """
 
     enabled: bool | None = None
     rebuild: bool = False
     compact_after: int = 10
+    column_stats: bool = False
+    stats_columns: tuple[str, ...] = ()
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str]) -> Self:
@@ -54,6 +67,8 @@ class KeeperOptions:
             enabled=keys.METADATA_ENABLE.flag(settings) if given else None,
             rebuild=write_keys.METADATA_REBUILD.flag(settings),
             compact_after=write_keys.METADATA_COMPACT_AFTER.count(settings, least=1) or 1,
+            column_stats=write_keys.METADATA_COLUMN_STATS.flag(settings),
+            stats_columns=write_keys.METADATA_STATS_COLUMNS.items(settings),
         )
 
 
@@ -84,16 +99,39 @@ class MetadataTableKeeper:
             return without.prepare(config, timeline, times)
         self._refuse_index_builds(timeline)
         if self._options.rebuild or not is_there:
-            return build(self._env, config, timeline, times)
+            return self._build(config, timeline, times)
         with reading_metadata(""):
             own = OwnTable.load(self._env.storage)
         if own is None:
             config = without.prepare(config, timeline, times)
-            return build(self._env, config, timeline, times) if wanted else config
-        config = self._keep_only({FILES}, config)
+            return self._build(config, timeline, times) if wanted else config
+        config = self._keep_only(self._kept(config), config)
         self._drop_unfinished(own)
+        self._config = config
         self._repair(own, config, timeline, times)
-        return config
+        return self._config
+
+    def _kept(self, config: TableConfig) -> set[str]:
+        definitions = load_definitions(self._env.storage, config)
+        return {FILES, *(STATISTICS if told_columns(config, definitions) else ())}
+
+    def bounded_columns(self, config: TableConfig) -> Sequence[str]:
+        """Return the columns of which statistics are kept."""
+        if COLUMN_STATS not in config.metadata_partitions:
+            return ()
+        return told_columns(config, load_definitions(self._env.storage, config))
+
+    def _build(self, config: TableConfig, timeline: Timeline, times: InstantTimes) -> TableConfig:
+        options = self._options
+        self._options = replace(options, rebuild=False)
+        return build(
+            self._env,
+            config,
+            timeline,
+            times,
+            with_stats=options.column_stats,
+            columns=options.stats_columns,
+        )
 
     def _refuse_index_builds(self, timeline: Timeline) -> None:
         for instant in timeline.pending:
@@ -151,7 +189,8 @@ class MetadataTableKeeper:
         contents = TimelineContents(self._env.storage, config)
         writes = unknown(timeline.writes(), own.timeline)
         cleans = unknown((i for i in timeline.completed if i.action is Action.CLEAN), own.timeline)
-        missing = {i: self._written(i, contents) for i in writes}
+        columns = self.bounded_columns(config)
+        missing = {i: self._written(i, contents, columns) for i in writes}
         missing |= {i: _cleaned(i, contents) for i in cleans}
         for instant in sorted(missing, key=lambda i: i.completion_time or ""):
             if instant in writes or missing[instant]:
@@ -163,8 +202,11 @@ class MetadataTableKeeper:
                 )
                 self._write(own, instant.requested_time, missing[instant], times)
 
-    def _written(self, instant: Instant, contents: TimelineContents) -> FileChanges:
-        named = changes_of(contents.commit_metadata(instant).write_stats).written
+    def _written(
+        self, instant: Instant, contents: TimelineContents, columns: Sequence[str]
+    ) -> FileChanges:
+        metadata = contents.commit_metadata(instant)
+        named = changes_of(metadata.write_stats).written
         # A clean may have taken some of them away since.
         written: dict[str, dict[str, int]] = {}
         for partition, files in named.items():
@@ -173,7 +215,11 @@ class MetadataTableKeeper:
                 there = self._env.storage.stat(path)
                 if there is not None:
                     written.setdefault(partition, {})[name] = there.size_bytes
-        return FileChanges(written=written)
+        if not columns or metadata.schema is None:
+            return FileChanges(written=written)
+        paths = [f"{p}/{name}" if p else name for p, files in written.items() for name in files]
+        bounds = bounds_of_files(self._env.storage, paths, metadata.schema, columns)
+        return FileChanges(written=written, bounds=bounds)
 
     def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
         """Write down what the instant did to files, in a deltacommit of the same time."""
@@ -211,9 +257,24 @@ class MetadataTableKeeper:
     def _write(
         self, own: OwnTable, instant_time: str, changes: FileChanges, times: InstantTimes
     ) -> None:
-        updates = {FILES: file_records(changes, own.config.table_version)}
+        updates: Updates = {FILES: file_records(changes, own.config.table_version)}
         with reading_metadata(""):
+            updates = {**updates, **self._statistics(own, changes)}
             own.commit(instant_time, updates, times)
+
+    def _statistics(self, own: OwnTable, changes: FileChanges) -> Updates:
+        """Return what the statistics learn; or take them out of use where they would have a gap."""
+        config = self._config
+        columns = () if config is None else self.bounded_columns(config)
+        if config is None or not columns:
+            return {}
+        if is_told(changes, columns, own.config.table_version):
+            has_partitions = PARTITION_STATS in config.metadata_partitions
+            found = stats_records(own, changes, columns, has_partitions=has_partitions)
+            if found is not None:
+                return found
+        self._config = self._keep_only(config.metadata_partitions - STATISTICS, config)
+        return {}
 
 
 def file_records(changes: FileChanges, table_version: int) -> Mapping[str, bytes]:

@@ -21,6 +21,7 @@ from typing import Protocol
 
 from tidelake.config import TableConfig, keys
 from tidelake.env import Env
+from tidelake.formats.column_bounds import ColumnBounds
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.timeline import Timeline, update_table_config
 from tidelake.txn.time import InstantTimes
@@ -34,13 +35,15 @@ class FileChanges:
 
     `written` gives the size in bytes of each file by its name. `deleted` are names of files that
     are gone from storage, `gone` partitions without any file left. Files of the file ids in
-    `replaced` stay where they are, but hold no rows of the table any more.
+    `replaced` stay where they are, but hold no rows of the table any more. `bounds` are those of
+    the columns of a file, by its path.
     """
 
     written: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     deleted: Mapping[str, Sequence[str]] = field(default_factory=dict)
     gone: Sequence[str] = ()
     replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    bounds: Mapping[str, Mapping[str, ColumnBounds]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.written or self.deleted or self.gone or self.replaced)
@@ -51,14 +54,17 @@ def changes_of(
 ) -> FileChanges:
     """Return what a write with these stats does to files."""
     written: dict[str, dict[str, int]] = {}
+    bounds: dict[str, Mapping[str, ColumnBounds]] = {}
     for stat in stats:
         files = dict(stat.cdc_stats or {})
         if stat.path is not None:
             files[stat.path] = stat.file_size_in_bytes or 0
+            if stat.column_bounds is not None:
+                bounds[stat.path] = stat.column_bounds
         for path, size_bytes in files.items():
             partition, _, name = path.rpartition("/")
             written.setdefault(partition, {})[name] = size_bytes
-    return FileChanges(written=written, replaced=dict(replaced or {}))
+    return FileChanges(written=written, replaced=dict(replaced or {}), bounds=bounds)
 
 
 class MetadataKeeper(Protocol):
@@ -66,6 +72,9 @@ class MetadataKeeper(Protocol):
 
     def prepare(self, config: TableConfig, timeline: Timeline, times: InstantTimes) -> TableConfig:
         """Make good what earlier writers left out, and return the table's settings from then on."""
+
+    def bounded_columns(self, config: TableConfig) -> Sequence[str]:
+        """Return the columns whose bounds `record` is to be told, once `prepare` has run."""
 
     def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
         """Write down what the instant did to files; it completes after this call and not before."""
@@ -103,6 +112,13 @@ class NoMetadataTable:
             self._env.storage.spec.uri,
         )
         return update_table_config(self._env, {key.name: "" for key in names})
+
+    def bounded_columns(
+        self,
+        config: TableConfig,  # noqa: ARG002 - nobody asks for any
+    ) -> Sequence[str]:
+        """Return none."""
+        return ()
 
     def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
         """Do nothing."""

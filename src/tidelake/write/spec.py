@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidelake.config import ReadOptions, TableConfig, WriteOptions, write_keys
 from tidelake.files.write_task import (
     BloomSettings,
@@ -27,6 +29,7 @@ def write_spec(
     marker_folder: str,
     combine: bool,
     column_sets: tuple[ColumnSet, ...] = (),
+    bounded_columns: Sequence[str] = (),
 ) -> WriteSpec:
     """Return how the tasks of one write lay down rows; raise `ConfigError` for a wrong option."""
     return WriteSpec(
@@ -43,6 +46,7 @@ def write_spec(
         combine=combine,
         cdc=config.cdc_logging_mode if config.cdc_enabled else None,
         column_sets=column_sets,
+        bounded_columns=tuple(bounded_columns),
         positions=write_keys.RECORD_POSITIONS.flag(options.settings),
         parquet=parquet_settings(options),
         log=log_settings(options),

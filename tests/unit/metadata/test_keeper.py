@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ BOTH = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
 each_kind = pytest.mark.parametrize(("table_version", "table_type"), KINDS)
 
 
-def keeping(**options: bool) -> Callable[[Env], MetadataTableKeeper]:
+def keeping(**options: Any) -> Callable[[Env], MetadataTableKeeper]:
     return lambda env: MetadataTableKeeper(env, KeeperOptions(**options))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import pytest
 
@@ -31,6 +32,9 @@ class Watching:
         self._note("prepare", times.next())
         assert timeline is self._toy.timeline
         return config
+
+    def bounded_columns(self, config: TableConfig) -> Sequence[str]:
+        return [config.name]
 
     def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
         self._note("record", instant_time)

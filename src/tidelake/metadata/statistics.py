@@ -1,0 +1,253 @@
+"""Column statistics and partition statistics of the metadata table, written together or not at all.
+
+Apache Hudi prunes partitions by the one and files by the other, and makes the one from the other,
+so that a gap in either hides rows sooner or later. Bounds of a partition only ever widen here: rows
+that are gone may still be inside of them, and no row is outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow.parquet as pq
+
+from tidelake.config import TableConfig
+from tidelake.errors import ConfigError, reading
+from tidelake.files.column_stats import column_kinds, footer_bounds, widest
+from tidelake.formats import index_definitions
+from tidelake.formats.column_bounds import ColumnBounds, joined
+from tidelake.formats.file_name import parse_base, parse_log
+from tidelake.formats.index_definitions import IndexDefinition
+from tidelake.formats.metadata_encoding import (
+    column_stats_fit,
+    encode_column_stats,
+    encode_deleted_stats,
+)
+from tidelake.formats.metadata_record import (
+    ALL_PARTITIONS,
+    FileList,
+    column_id,
+    decode_bounds,
+    file_id,
+    partition_id,
+    partition_identifier,
+)
+from tidelake.metadata.file_group import Keys, MetadataFileGroup
+from tidelake.metadata.names import COLUMN_STATS, FILES, PARTITION_STATS
+from tidelake.metadata.own_table import OwnTable, Updates
+from tidelake.storage import Storage
+from tidelake.txn import FileChanges
+
+_READERS = 16
+#: Version of the index that stores values in the type of their column, from table version 9 on.
+_TYPED = "V2"
+_FIRST_STATS = 8
+_FIRST_TYPED = 9
+#: Columns of Hudi's own that are always told of, and how many of the user's are unless asked.
+META_COLUMNS = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key")
+MOST_COLUMNS = 32
+
+Bounds = Mapping[str, ColumnBounds]
+
+
+def load_definitions(storage: Storage, config: TableConfig) -> Mapping[str, IndexDefinition]:
+    """Return the table's index definitions by the name of the index."""
+    path = config.index_definitions_path
+    if path is None or storage.stat(path) is None:
+        return {}
+    with reading(path):
+        return index_definitions.decode(storage.read(path))
+
+
+def told_columns(config: TableConfig, definitions: Mapping[str, IndexDefinition]) -> Sequence[str]:
+    """Return the columns of which statistics are kept; none when they cannot be kept."""
+    names = config.metadata_partitions
+    definition = definitions.get(COLUMN_STATS)
+    if COLUMN_STATS not in names or definition is None or config.table_version < _FIRST_STATS:
+        return ()
+    if (PARTITION_STATS in names) != bool(config.partition_fields):
+        return ()
+    if config.table_version >= _FIRST_TYPED and definition.version != _TYPED:
+        return ()
+    return definition.source_fields
+
+
+def is_told(changes: FileChanges, columns: Sequence[str], table_version: int) -> bool:
+    """Return whether the bounds of every new file are known, in types that readers understand."""
+    for partition, files in changes.written.items():
+        for name in data_files(partition, files):
+            bounds = changes.bounds.get(_path(partition, name), {})
+            for column in columns:
+                known = bounds.get(column)
+                if known is None or not column_stats_fit(known.kind, table_version):
+                    return False
+    return True
+
+
+def stats_records(
+    own: OwnTable, changes: FileChanges, columns: Sequence[str], *, has_partitions: bool
+) -> Updates | None:
+    """Return the records of both partitions, or None when what is there has a gap already."""
+    version = own.config.table_version
+    values: dict[str, bytes] = {}
+    fresh: dict[str, dict[str, list[ColumnBounds]]] = {}
+    for partition, files in changes.written.items():
+        for name in data_files(partition, files):
+            bounds = changes.bounds[_path(partition, name)]
+            for column in columns:
+                key = _file_key(column, partition, name)
+                values[key] = encode_column_stats(bounds[column], version, name=name, column=column)
+                fresh.setdefault(partition, {}).setdefault(column, []).append(bounds[column])
+    for partition, names in changes.deleted.items():
+        for name in data_files(partition, names):
+            for column in columns:
+                key = _file_key(column, partition, name)
+                values[key] = encode_deleted_stats(version, name=name, column=column)
+    if not has_partitions:
+        return {COLUMN_STATS: values} if values else {}
+    by_partition = _partition_records(own, fresh)
+    if by_partition is None:
+        return None
+    found = {COLUMN_STATS: values, PARTITION_STATS: by_partition}
+    return {name: records for name, records in found.items() if records}
+
+
+def _partition_records(
+    own: OwnTable, fresh: Mapping[str, Mapping[str, Sequence[ColumnBounds]]]
+) -> dict[str, bytes] | None:
+    version = own.config.table_version
+    wanted = {
+        column_id(column) + partition_id(partition): (partition, column)
+        for partition, columns in fresh.items()
+        for column in columns
+    }
+    before: dict[str, ColumnBounds] = {}
+    for group in _groups(own, PARTITION_STATS):
+        for key, (value, schema) in group.newest(Keys(wanted)).items():
+            bounds = decode_bounds(value, schema)
+            if bounds is not None:
+                before[key] = bounds
+    known = _known_partitions(own) if len(before) < len(wanted) else frozenset[str]()
+    records = {}
+    for key, (partition, column) in wanted.items():
+        if key not in before and partition in known:
+            return None
+        older = [before[key]] if key in before else []
+        bounds = joined([*older, *fresh[partition][column]])
+        if bounds is None or not (
+            bounds.value_count == 0 or column_stats_fit(bounds.kind, version)
+        ):
+            return None
+        records[key] = encode_column_stats(
+            bounds,
+            version,
+            name=partition_identifier(partition),
+            column=column,
+            is_partition=True,
+        )
+    return records
+
+
+def _known_partitions(own: OwnTable) -> frozenset[str]:
+    names: set[str] = set()
+    for group in _groups(own, FILES):
+        record = group.find(Keys([ALL_PARTITIONS])).get(ALL_PARTITIONS)
+        if isinstance(record, FileList):
+            live = (name for name, entry in record.entries.items() if not entry.is_deleted)
+            names.update("" if name == "." else name for name in live)
+    return frozenset(names)
+
+
+def _groups(own: OwnTable, partition: str) -> Iterator[MetadataFileGroup]:
+    for found in own.slices(partition):
+        yield MetadataFileGroup(
+            own.storage,
+            found,
+            is_visible=own.view.times.is_committed,
+            may_be_torn=lambda _: False,
+        )
+
+
+def all_records(
+    bounds: Mapping[str, Bounds], columns: Sequence[str], table_version: int
+) -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
+    """Return the records of both partitions for files that are given by path."""
+    files: dict[str, bytes] = {}
+    parts: dict[tuple[str, str], list[ColumnBounds]] = {}
+    for path, known in bounds.items():
+        partition, _, name = path.rpartition("/")
+        for column in columns:
+            files[_file_key(column, partition, name)] = encode_column_stats(
+                known[column], table_version, name=name, column=column
+            )
+            parts.setdefault((partition, column), []).append(known[column])
+    partitions = {}
+    for (partition, column), found in parts.items():
+        both = joined(found)
+        if both is not None:
+            partitions[column_id(column) + partition_id(partition)] = encode_column_stats(
+                both,
+                table_version,
+                name=partition_identifier(partition),
+                column=column,
+                is_partition=True,
+            )
+    return files, partitions
+
+
+def bounds_of_files(
+    storage: Storage, paths: Sequence[str], schema: str, columns: Sequence[str]
+) -> Mapping[str, Bounds]:
+    """Return the bounds of columns in files that are on storage.
+
+    Base files say them in their footers; of a log anything may be true.
+    """
+    kinds = {name: kind for name, kind in column_kinds(schema).items() if name in columns}
+
+    def of(path: str) -> Bounds:
+        if not path.endswith(".parquet"):
+            return {name: widest(kind, 1) for name, kind in kinds.items()}
+        with storage.open(path) as file, reading(path):
+            return footer_bounds(pq.ParquetFile(file).metadata, kinds)
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        return dict(zip(paths, pool.map(of, paths), strict=True))
+
+
+def stats_columns(
+    schema: str, table_version: int, wanted: Sequence[str], *, with_meta: bool
+) -> tuple[str, ...]:
+    """Return the columns that statistics are made of: `wanted`, or the first that can have any.
+
+    Raises `ConfigError` for a wanted column that cannot have any.
+    """
+    kinds = column_kinds(schema)
+    able = [
+        name
+        for name, kind in kinds.items()
+        if not name.startswith("_hoodie_") and column_stats_fit(kind.kind, table_version)
+    ]
+    for name in wanted:
+        if name not in able:
+            raise ConfigError(
+                f"column {name} can have no statistics in a table of version {table_version}",
+                next_step=f"choose among {', '.join(able)}",
+            )
+    return (*(META_COLUMNS if with_meta else ()), *(wanted or able[:MOST_COLUMNS]))
+
+
+def data_files(partition: str, names: Iterable[str]) -> Iterator[str]:
+    """Return those of the names that are base files and logs of rows."""
+    for name in names:
+        log = parse_log(partition, name, 0)
+        if parse_base(partition, name, 0) or (log is not None and not log.is_cdc):
+            yield name
+
+
+def _file_key(column: str, partition: str, name: str) -> str:
+    return column_id(column) + partition_id(partition) + file_id(name)
+
+
+def _path(partition: str, name: str) -> str:
+    return f"{partition}/{name}" if partition else name

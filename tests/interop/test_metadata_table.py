@@ -1,0 +1,244 @@
+"""The metadata table that we keep, asked of Apache Hudi: its listing, its filters, its writers.
+
+After every write of ours Apache's default reader, which lists files through the metadata table and
+leaves files out by its statistics, has to find what a reader finds that lists storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.interop.apache_hudi import VERSION
+from tidelake import Table
+
+pytestmark = pytest.mark.interop
+
+COW, MOR = "COPY_ON_WRITE", "MERGE_ON_READ"
+SCHEMA = (
+    "id string, region string, ts long, c_bool boolean, c_int int, c_float float, c_double double, "
+    "c_dec decimal(9,2), c_big decimal(38,10), c_str string, c_bin binary, c_date date, "
+    "c_ts timestamp"
+)
+#: On version 8 statistics are kept of these alone.
+PLAIN = ("id", "region", "ts", "c_bool", "c_int", "c_float", "c_double", "c_str")
+FILTERS = (
+    "c_bool",
+    "c_int between 4 and 6",
+    "c_int < 0",
+    "c_float > 2.5",
+    "c_double = 7.5",
+    "c_double > 1000",
+    "c_dec >= 5.25",
+    "c_big < 3",
+    "c_str like 'строка 3%'",
+    "c_str > 'zz'",
+    "c_bin = X'05ff'",
+    "c_date >= date'2026-01-06'",
+    "c_ts < timestamp'2026-01-01 00:04:00'",
+    "c_int is null",
+    "c_str is not null and ts = 2",
+    "region = 'r1' and c_int > 2",
+    "id = 'k3'",
+)
+
+
+class Kept:
+    """A table with a metadata table, which tidelake and Apache Hudi write in turn."""
+
+    def __init__(self, spark: SparkSession, path: Path, table_type: str, version: int) -> None:
+        self.spark = spark
+        self.path = str(path)
+        self.type = table_type
+        self.version = version
+        self.truth: dict[str, tuple[Any, ...]] = {}
+        self.problems: list[str] = []
+        columns = {} if version >= 9 else {_COLUMN_LIST: ",".join(PLAIN)}
+        self.options = {
+            "hoodie.metadata.enable": "true",
+            "hoodie.metadata.index.column.stats.enable": str(version >= 8).lower(),
+            "hoodie.metadata.compact.max.delta.commits": "3",
+            "hoodie.clean.automatic": "false",
+            **columns,
+        }
+        Table.create(
+            spark,
+            self.path,
+            SCHEMA,
+            name="kept",
+            key="id",
+            partition_by="region",
+            ordering="ts",
+            table_type=table_type,
+            table_version=version,
+        )
+
+    def rows(self, numbers: Sequence[int], ts: int) -> DataFrame:
+        columns = (
+            "concat('k', n) as id",
+            "concat('r', n % 2) as region",
+            f"{ts}L as ts",
+            "n % 3 = 0 as c_bool",
+            f"if(n % 5 = 4, null, cast(n * {ts} as int)) as c_int",
+            "cast(n as float) / 2 as c_float",
+            "if(n = 8, double('NaN'), n * 1.5D) as c_double",
+            "cast(n + 0.25 as decimal(9,2)) as c_dec",
+            "cast(n - 0.5 as decimal(38,10)) as c_big",
+            f"if(n % 4 = 1, null, concat('строка ', n, ' ', {ts})) as c_str",
+            "unhex(concat('0', n % 10, 'ff')) as c_bin",
+            "date_add(date'2026-01-01', cast(n as int)) as c_date",
+            "timestamp_seconds(1767225600 + n * 60) as c_ts",
+        )
+        source = self.spark.createDataFrame([(n,) for n in numbers], "n long").coalesce(1)
+        return source.selectExpr(*columns)
+
+    def we(self, operation: str, numbers: Sequence[int], ts: int) -> None:
+        frame = self.rows(numbers, ts)
+        getattr(Table.open(self.spark, self.path), operation)(frame, options=self.options)
+        self.took_effect(operation, frame)
+        self.check(f"our {operation} at {ts}")
+
+    def they(self, operation: str, numbers: Sequence[int], ts: int, **options: str) -> None:
+        frame = self.rows(numbers, ts)
+        settings = {
+            "hoodie.table.name": "kept",
+            "hoodie.datasource.write.operation": operation,
+            "hoodie.datasource.write.table.type": self.type,
+            "hoodie.datasource.write.recordkey.field": "id",
+            "hoodie.datasource.write.partitionpath.field": "region",
+            "hoodie.datasource.write.precombine.field": "ts",
+            "hoodie.write.table.version": str(self.version),
+            "hoodie.write.auto.upgrade": "false",
+            "hoodie.compact.inline": "false",
+            "hoodie.metadata.enable": "true",
+            "hoodie.metadata.compact.max.delta.commits": "3",
+            "hoodie.upsert.shuffle.parallelism": "1",
+            **{key.replace("__", "."): value for key, value in options.items()},
+        }
+        frame.write.format("hudi").options(**settings).mode("append").save(self.path)
+        self.took_effect(operation, frame)
+        self.check(f"their {operation} at {ts}")
+
+    def took_effect(self, operation: str, frame: DataFrame) -> None:
+        rows = {row["id"]: tuple(row) for row in frame.collect()}
+        if operation == "delete":
+            for key in rows:
+                self.truth.pop(key, None)
+            return
+        if operation == "insert_overwrite":
+            touched = {row[1] for row in rows.values()}
+            self.truth = {k: row for k, row in self.truth.items() if row[1] not in touched}
+        self.truth |= rows
+
+    def read(self, where: str | None = None, *, metadata: bool = True) -> DataFrame:
+        reader = self.spark.read.format("hudi").option(
+            "hoodie.metadata.enable", str(metadata).lower()
+        )
+        frame = reader.load(self.path).selectExpr(*(c.split()[0] for c in SCHEMA.split(", ")))
+        return frame if where is None else frame.where(where)
+
+    def check(self, after: str) -> None:
+        wanted = shown(self.truth.values())
+        for name, frame in {
+            "through the metadata table": self.read(),
+            "by listing": self.read(metadata=False),
+            "by tidelake": Table.open(self.spark, self.path).read(),
+        }.items():
+            found = shown(map(tuple, frame.collect()))
+            if found != wanted:
+                self.problems.append(f"{after}: {name} {len(found)} rows for {len(wanted)}")
+        listed, there = self.listed(), self.on_storage()
+        if listed != there:
+            self.problems.append(f"{after}: listing differs by {sorted(listed ^ there)[:4]}")
+
+    def check_filters(self, after: str) -> None:
+        with_stats = self._filtered(metadata=True)
+        without = self._filtered(metadata=False)
+        for number, where in enumerate(FILTERS):
+            if with_stats.get(number) != without.get(number):
+                self.problems.append(
+                    f"{after}: {where} finds {with_stats.get(number)}, not {without.get(number)}"
+                )
+
+    def _filtered(self, *, metadata: bool) -> dict[int, list[str]]:
+        frames = [
+            self.read(where, metadata=metadata).selectExpr(f"{number} as number", "id")
+            for number, where in enumerate(FILTERS)
+        ]
+        together = frames[0]
+        for frame in frames[1:]:
+            together = together.unionAll(frame)
+        found: dict[int, list[str]] = {}
+        for number, key in sorted(map(tuple, together.collect())):
+            found.setdefault(number, []).append(key)
+        return found
+
+    def listed(self) -> set[tuple[str, int]]:
+        """Return the files and sizes that Apache's own reader of the metadata table lists."""
+        jvm: Any = self.spark._jvm
+        hadoop = self.spark._jsc.hadoopConfiguration()
+        conf = jvm.org.apache.hudi.storage.hadoop.HadoopStorageConfiguration(hadoop)
+        engine = jvm.org.apache.hudi.common.engine.HoodieLocalEngineContext(conf)
+        config = jvm.org.apache.hudi.common.config.HoodieMetadataConfig.newBuilder()
+        config = config.enable(True).build()
+        storage = jvm.org.apache.hudi.storage.HoodieStorageUtils.getStorage(self.path, conf)
+        kind = jvm.org.apache.hudi.metadata.HoodieBackedTableMetadata
+        table = kind(engine, storage, config, self.path)
+        return {
+            (f"{partition}/{file.getPath().getName()}", file.getLength())
+            for partition in table.getAllPartitionPaths()
+            for file in table.getAllFilesInPartition(
+                jvm.org.apache.hudi.storage.StoragePath(f"{self.path}/{partition}")
+            )
+        }
+
+    def on_storage(self) -> set[tuple[str, int]]:
+        root = Path(self.path)
+        return {
+            (str(file.relative_to(root)), file.stat().st_size)
+            for folder in root.iterdir()
+            if folder.is_dir() and folder.name != ".hoodie"
+            for file in folder.iterdir()
+            if not file.name.startswith(".hoodie_partition") and not file.name.endswith(".crc")
+        }
+
+    @property
+    def partitions(self) -> str:
+        text = (Path(self.path) / ".hoodie" / "hoodie.properties").read_text()
+        lines = dict(line.partition("=")[::2] for line in text.splitlines())
+        return lines.get("hoodie.table.metadata.partitions", "")
+
+
+_COLUMN_LIST = "hoodie.metadata.index.column.stats.column.list"
+VERSIONS = {"1.2.0": (9,), "1.0.2": (8,), "0.15.0": (6,)}[VERSION]
+
+
+def shown(rows: Any) -> list[str]:
+    return sorted(str(tuple(map(str, row))) for row in rows)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("table_type", [COW, MOR])
+def test_apache_reads_and_writes_through_the_metadata_table_that_we_keep(
+    hudi_spark: SparkSession, tmp_path: Path, table_type: str, version: int
+) -> None:
+    kept = Kept(hudi_spark, tmp_path / "kept", table_type, version)
+    names = "column_stats,files,partition_stats" if version >= 8 else "files"
+    kept.we("insert", range(6), 1)
+    kept.we("upsert", range(3, 9), 2)
+    assert kept.partitions == names
+    kept.check_filters("two writes of ours")
+    kept.they("upsert", range(7, 11), 3)
+    kept.we("delete", [1, 4], 4)
+    kept.we("upsert", [2, 7, 12, 13], 5)
+    kept.check_filters("five writes")
+    kept.they("upsert", [0, 12, 14], 6)
+    kept.we("insert_overwrite", [20, 22], 7)
+    kept.they("upsert", [20, 21], 8)
+    kept.check_filters("eight writes")
+    assert kept.problems == []
+    assert kept.partitions == names

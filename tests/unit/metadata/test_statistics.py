@@ -1,0 +1,209 @@
+"""Statistics that writes keep: they hold for every file, and readers that prune find all rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as T  # noqa: N812 - the customary name
+
+from tests.golden.local_table import LocalTable
+from tidelake.engine import avro_schema
+from tidelake.env import Env
+from tidelake.errors import ConfigError
+from tidelake.files import read_slice
+from tidelake.metadata import MetadataTable
+from tidelake.metadata.own_table import OwnTable
+from tidelake.model import Action, TableType
+from tidelake.read.scan import Selection
+from tidelake.read.snapshot import plan_snapshot
+from tidelake.spark.datasource_writer import TidelakeWriter
+from tidelake.storage import LocalStorage
+from tidelake.table import open_state
+from tidelake.timeline import load_table_config, load_timeline
+from tidelake.txn import TableSpec, create_table
+
+STRUCT = T.StructType(
+    [
+        T.StructField("id", T.StringType()),
+        T.StructField("region", T.StringType()),
+        T.StructField("ts", T.LongType()),
+        T.StructField("n", T.IntegerType()),
+        T.StructField("x", T.DoubleType()),
+        T.StructField("note", T.StringType()),
+    ]
+)
+COLUMNS = ("n", "x", "note", "id", "_hoodie_record_key")
+ASKED = {
+    "hoodie.metadata.enable": "true",
+    "hoodie.metadata.index.column.stats.enable": "true",
+    "hoodie.metadata.compact.max.delta.commits": "2",
+    "hoodie.clean.automatic": "false",
+}
+NAMES = {"files", "column_stats", "partition_stats"}
+each_kind = pytest.mark.parametrize(
+    ("version", "table_type"), [(v, t) for v in (8, 9) for t in TableType]
+)
+
+
+def made(root: Path, version: int, table_type: TableType, **more: Any) -> str:
+    spec = TableSpec(
+        name="t",
+        schema=avro_schema(STRUCT, "t"),
+        table_type=table_type,
+        table_version=version,
+        record_key_fields=("id",),
+        partition_fields=("region",),
+        ordering_fields=("ts",),
+        **more,
+    )
+    create_table(Env(LocalStorage(str(root))), spec)
+    return str(root)
+
+
+def row(number: int, ts: int) -> dict[str, Any]:
+    return {
+        "id": f"k{number}",
+        "region": f"r{number % 2}",
+        "ts": ts,
+        "n": None if number % 5 == 4 else number * ts,
+        "x": float("nan") if number == 3 else number / 4,
+        "note": f"note {number} of {ts}",
+    }
+
+
+def write(root: str, numbers: range, ts: int, do: str = "upsert", **options: str) -> None:
+    rows = pa.Table.from_pylist([row(n, ts) for n in numbers])
+    given = {
+        **ASKED,
+        "path": root,
+        "hoodie.datasource.write.operation": do,
+        **{key.replace("__", "."): value for key, value in options.items()},
+    }
+    writer = TidelakeWriter(given, STRUCT, overwrite=False)
+    writer.commit([writer.write(iter(rows.to_batches()))])
+
+
+def metadata(root: str) -> MetadataTable:
+    storage = LocalStorage(root)
+    config = load_table_config(storage)
+    found = MetadataTable.open(storage, config, load_timeline(storage, config))
+    assert found is not None
+    return found
+
+
+def holds(root: str) -> None:
+    """Hold the statistics to the rows of every live slice."""
+    state = open_state(root)
+    stats = metadata(root).column_stats(COLUMNS)
+    by_partition = metadata(root).partition_stats(COLUMNS)
+    plan = plan_snapshot(state, Selection(columns=COLUMNS, meta=True))
+    seen = 0
+    for task in plan.tasks:
+        rows = pa.Table.from_batches(read_slice(task, plan.spec)).to_pylist()
+        paths = [p for p in (task.base_path, *task.log_paths) if p is not None]
+        for column in COLUMNS:
+            values = [r[column] for r in rows if r[column] is not None and r[column] == r[column]]
+            known = [stats[path][column] for path in paths if column in stats.get(path, {})]
+            if len(known) == len(paths) and values:
+                least = min(k.min for k in known if k.min is not None)
+                greatest = max(k.max for k in known if k.max is not None)
+                assert least <= min(values)
+                assert max(values) <= greatest
+                seen += 1
+            over = by_partition[task.partition].get(column)
+            if over is not None and values:
+                assert over.min <= min(values)
+                assert max(values) <= over.max
+    assert seen
+
+
+def found(root: str, where: str, *, prune: bool) -> list[str]:
+    state = open_state(root, {"hoodie.metadata.enable": str(prune).lower()})
+    plan = plan_snapshot(state, Selection(columns=("id", "n", "x", "note"), where=where))
+    rows = [r for t in plan.tasks for b in read_slice(t, plan.spec) for r in b.to_pylist()]
+    return sorted(r["id"] for r in rows if WHERE[where](r))
+
+
+WHERE: dict[str, Any] = {
+    "n > 12": lambda r: r["n"] is not None and r["n"] > 12,
+    "n is null": lambda r: r["n"] is None,
+    "x < 1": lambda r: r["x"] < 1,
+    "note = 'note 2 of 3'": lambda r: r["note"] == "note 2 of 3",
+    "id = 'k7'": lambda r: r["id"] == "k7",
+}
+
+
+@each_kind
+def test_statistics_hold_after_every_write(
+    tmp_path: Path, version: int, table_type: TableType
+) -> None:
+    root = made(tmp_path / "t", version, table_type)
+    write(root, range(6), 1)
+    assert load_table_config(LocalStorage(root)).metadata_partitions == NAMES
+    holds(root)
+    steps = [
+        (range(3, 9), 2, "upsert"),
+        (range(2), 3, "delete"),
+        (range(2, 12), 3, "upsert"),
+        (range(20, 22), 4, "insert"),
+        (range(30, 31), 5, "insert_overwrite"),
+    ]
+    for numbers, ts, do in steps:
+        write(root, numbers, ts, do)
+        assert load_table_config(LocalStorage(root)).metadata_partitions == NAMES
+        holds(root)
+        for where in WHERE:
+            assert found(root, where, prune=True) == found(root, where, prune=False), (do, where)
+    own = OwnTable.load(LocalStorage(root))
+    assert own is not None
+    assert any(i.planned_as is Action.COMPACTION for i in own.timeline.completed)
+
+
+@each_kind
+def test_statistics_of_a_table_that_was_there_before(
+    tmp_path: Path, version: int, table_type: TableType
+) -> None:
+    root = made(tmp_path / "t", version, table_type)
+    off = {"hoodie__metadata__enable": "false"}
+    write(root, range(6), 1, **off)
+    write(root, range(3, 9), 2, **off)
+    write(root, range(7, 12), 3, tidelake__metadata__rebuild="true")
+    assert load_table_config(LocalStorage(root)).metadata_partitions == NAMES
+    for where in WHERE:
+        assert found(root, where, prune=True) == found(root, where, prune=False), where
+
+
+def test_a_table_without_partitions_has_no_partition_statistics(tmp_path: Path) -> None:
+    spec = TableSpec(name="t", schema=avro_schema(STRUCT, "t"), record_key_fields=("id",))
+    create_table(Env(LocalStorage(str(tmp_path))), spec)
+    for ts in (1, 2):
+        write(str(tmp_path), range(4), ts)
+    config = load_table_config(LocalStorage(str(tmp_path)))
+    assert config.metadata_partitions == {"files", "column_stats"}
+    assert set(metadata(str(tmp_path)).column_stats(["n"])) == {
+        p.name for p in tmp_path.glob("*.parquet")
+    }
+
+
+def test_a_column_that_can_have_none_is_refused(tmp_path: Path) -> None:
+    root = made(tmp_path / "t", 8, TableType.COPY_ON_WRITE)
+    with pytest.raises(ConfigError, match="column nothing can have no statistics"):
+        write(root, range(2), 1, hoodie__metadata__index__column__stats__column__list="nothing")
+    assert not LocalTable(root, {}).read().collect()
+
+
+@pytest.mark.parametrize("names", ["files,partition_stats", "column_stats,files"])
+def test_half_of_the_statistics_is_not_kept(
+    tmp_path: Path, names: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = made(tmp_path / "t", 9, TableType.COPY_ON_WRITE)
+    write(root, range(6), 1)
+    properties = tmp_path / "t" / ".hoodie" / "hoodie.properties"
+    text = properties.read_text()
+    properties.write_text(text.replace("column_stats,files,partition_stats", names))
+    write(root, range(3, 9), 2)
+    assert load_table_config(LocalStorage(root)).metadata_partitions == {"files"}
+    assert "taken out of use" in caplog.text
