@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.writes.cases import Case
+from tests.writes.cases import CDC, Case
 from tests.writes.hudi_rs import HudiRs
 from tests.writes.model import Do, Step, Values
 from tests.writes.quick_writer import QuickWriter
@@ -23,7 +23,11 @@ from tidelake.errors import SchemaError, StorageError, TidelakeError
 from tidelake.storage import open_storage
 from tidelake.testing import Fault, FaultyStorage
 
-CASES = [Case(version=9), Case(version=9, mor=True), Case(version=6, mor=True)]
+CASES = [
+    Case(version=9, extra=((CDC, "true"),)),
+    Case(version=9, mor=True),
+    Case(version=6, mor=True),
+]
 NOBODY = 65534
 
 

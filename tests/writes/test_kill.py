@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.writes.cases import Case
+from tests.writes.cases import CDC, Case
 from tests.writes.hudi_rs import HudiRs
 from tests.writes.killed_writer import kill, points
 from tests.writes.model import Do, Model, Row, Step, Values, values
@@ -73,9 +73,10 @@ def strays(root: Path, case: Case) -> list[str]:
     """Return files that no commit names, and what a dead write left on the timeline."""
     state = open_state(str(root))
     named = {
-        stat.path
+        path
         for instant in state.timeline.writes()
         for stat in state.contents.commit_metadata(instant).write_stats
+        for path in (stat.path, *(stat.cdc_stats or ()))
     }
     # Markers of a write that counts are read by nobody; archival removes them.
     landed = tuple(f".hoodie/.temp/{i.requested_time}/" for i in state.timeline.writes())
@@ -100,7 +101,7 @@ def strays(root: Path, case: Case) -> list[str]:
     [
         Case(version=9),
         Case(version=9, mor=True),
-        Case(version=6),
+        Case(version=6, extra=((CDC, "true"),)),
         Case(version=6, mor=True),
         Case(version=8, mor=True, index="BUCKET"),
     ],
