@@ -25,6 +25,7 @@ from tidelake.engine.task_runs import OnSpark
 from tidelake.env import Env
 from tidelake.errors import ConfigError, NotATableError, SchemaError, TableNotFoundError
 from tidelake.metadata import MetadataTable
+from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.model import Commit, FileSlice, Instant, TableType
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
@@ -342,7 +343,8 @@ class Table:
         enough.
         """
         given = self._services(options)
-        return list(clean(Env(self._storage), given.clean))
+        env = Env(self._storage)
+        return list(clean(env, given.clean, self._keeper(env, options)))
 
     def archive(self, *, options: Options | None = None) -> Archived | None:
         """Move old instants into the history, by `hoodie.keep.*`; None when nothing is due."""
@@ -354,14 +356,20 @@ class Table:
         `instant` is its requested time. Raises `ConfigError` when it cannot be rolled back, and
         `HorizonError` when a clean has deleted what the table would have to go back to.
         """
-        return roll_back(Env(self._storage), instant)
+        env = Env(self._storage)
+        return roll_back(env, instant, self._keeper(env))
 
     def rollback_failed(self) -> list[str]:
         """Roll back every write that did not complete, and return their requested times.
 
         The next write does so by itself, unless `hoodie.clean.failed.writes.policy` says otherwise.
         """
-        return list(roll_back_all_failed(Env(self._storage)))
+        env = Env(self._storage)
+        return list(roll_back_all_failed(env, self._keeper(env)))
+
+    def _keeper(self, env: Env, options: Options | None = None) -> MetadataTableKeeper:
+        given = WriteOptions.from_options({**self._given, **(options or {})})
+        return MetadataTableKeeper(env, KeeperOptions.from_settings(given.settings))
 
     def savepoint(self, instant: str | None = None, *, comment: str = "") -> Savepoint:
         """Keep the table as of a completed write, by default the newest, until further notice.

@@ -187,6 +187,7 @@ class Compactor:
                     instant_time=txn.instant_time,
                     marker_folder=txn.marker_folder,
                     combine=False,
+                    bounded_columns=session.keeper.bounded_columns(txn.config),
                 ),
                 owner=txn.owner,
                 # What changed was logged, or can be told, by the writes that changed it.

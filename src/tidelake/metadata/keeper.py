@@ -86,6 +86,8 @@ class MetadataTableKeeper:
         Raises `UnsupportedTableError` while an index is being built, and `CorruptFileError` or
         `MissingFileError` when the metadata table cannot be read.
         """
+        # Somebody may have built or dropped an index since the caller looked.
+        config = load_table_config(self._env.storage)
         self._config = self._prepared(config, timeline, times)
         return self._config
 
@@ -246,9 +248,8 @@ class MetadataTableKeeper:
         return True
 
     def _own(self) -> OwnTable | None:
-        if self._config is None:
-            # A transaction may go on in another process than the one that began it.
-            self._config = load_table_config(self._env.storage)
+        # A transaction may go on in another process, and others may build indexes meanwhile.
+        self._config = load_table_config(self._env.storage)
         if FILES not in self._config.metadata_partitions:
             return None
         with reading_metadata(""):

@@ -2,20 +2,22 @@
 
 They run right before a deltacommit. A compaction puts everything that counts into one base file for
 each file group; it waits while the metadata table is ahead of a pending instant of the table,
-because what may still be taken back must stay apart. The slices before the last two are cleaned.
+because what may still be taken back must stay apart. The slices before the last two are cleaned;
+instants that neither they nor the table's active timeline have to do with are archived.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tidelake.config import TableConfig
+from tidelake.config import ArchiveOptions, TableConfig
 from tidelake.env import Env
 from tidelake.formats import metadata_record, plans
 from tidelake.formats.column_bounds import joined
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.file_name import format_base
 from tidelake.formats.hfile_writer import encode_hfile
+from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.metadata_encoding import encode_column_stats, encode_files
 from tidelake.formats.metadata_record import ColumnRange, FileList, RecordType, decode_bounds
 from tidelake.formats.metadata_schema import record_schema_text
@@ -31,8 +33,9 @@ from tidelake.metadata.file_group import Combine, MetadataFileGroup
 from tidelake.metadata.merge import merge
 from tidelake.metadata.names import COLUMN_STATS, FILES, PARTITION_STATS
 from tidelake.metadata.own_table import WRITE_TOKEN, ZEROS, OwnTable
-from tidelake.model import Action, FileSlice, Instant
-from tidelake.timeline import load_timeline
+from tidelake.model import Action, FileSlice, Instant, State
+from tidelake.timeline import Timeline, load_timeline
+from tidelake.timeline.archive import LogArchive, LsmArchive, files_of
 from tidelake.txn import InstantTimes
 from tidelake.txn.rollback import absolute_path
 
@@ -52,14 +55,17 @@ def keep_small(
 
     `config` is that of the table which it describes.
     """
-    if len(since_compaction(own)) < delta_commits or not _may_compact(env, own, config):
+    if len(since_compaction(own)) < delta_commits:
         return own
+    timeline = load_timeline(env.storage, config)
     instant_time = _service_time(own, times, _COMPACTION_SUFFIX)
-    if instant_time is None:
+    if instant_time is None or not _may_compact(own, timeline):
         return own
     compact(own, sorted(config.metadata_partitions), instant_time, times)
     own = own.reloaded()
     clean(env, own, times)
+    own = own.reloaded()
+    archive(own, timeline, config.metadata_partitions, at_least=delta_commits)
     return own.reloaded()
 
 
@@ -82,10 +88,10 @@ def _compactions(own: OwnTable) -> Iterator[Instant]:
     return (i for i in own.timeline.completed if i.action is Action.COMMIT)
 
 
-def _may_compact(env: Env, own: OwnTable, config: TableConfig) -> bool:
+def _may_compact(own: OwnTable, table: Timeline) -> bool:
     if any(i.planned_as is Action.COMPACTION for i in own.timeline.pending):
         return False
-    pending = {i.requested_time for i in load_timeline(env.storage, config).pending}
+    pending = {i.requested_time for i in table.pending}
     known = {i.requested_time for i in own.timeline.writes()}
     if own.names_logs_by_slice:
         return not any(time <= max(known) for time in pending)
@@ -257,6 +263,41 @@ def clean(env: Env, own: OwnTable, times: InstantTimes) -> None:
     )
     path = own.publisher.completed_path(instant_time, Action.CLEAN, times.next())
     own.storage.put_if_absent(path, plans.encode(done))
+
+
+def archive(
+    own: OwnTable, table: Timeline, partitions: Iterable[str], *, at_least: int
+) -> Sequence[Instant]:
+    """Move old instants into the history, and return them; none when they are fewer than that.
+
+    Those that the active timeline of the table has stay, because it is by them that a writer sees
+    whether the metadata table is behind, and so do those of the slices that readers use.
+    """
+    found = (
+        own.view.slices(group)[-_KEPT_SLICES:]
+        for partition in partitions
+        for group in own.view.groups([partition])
+    )
+    oldest = min((slices[0].base_instant_time for slices in found if slices), default="")
+    active = {i.requested_time for i in table.instants}
+    old: list[Instant] = []
+    for instant in own.timeline.instants:
+        is_write = instant.action is Action.DELTACOMMIT
+        mark = _mark(own, instant) if is_write else instant.requested_time
+        if not instant.is_completed or instant.requested_time in active or mark >= oldest:
+            break
+        old.append(instant)
+    if len(old) < at_least:
+        return ()
+    kind = LogArchive if own.config.layout_version == LAYOUT_1 else LsmArchive
+    history = kind(own.storage, own.config, ArchiveOptions())
+    history.add(own.timeline, old)
+    files = [f for i in old for f in files_of(own.timeline, i, own.config.layout_version)]
+    # Pending files first: a completed one needs no others.
+    for file_name, _ in sorted(files, key=lambda at: at[1].state is State.COMPLETED):
+        own.storage.delete(f"{own.config.timeline_folder}/{file_name}")
+    history.tidy()
+    return old
 
 
 def _dead_files(own: OwnTable, partition: str) -> list[str]:

@@ -17,6 +17,7 @@ from tidelake.files import read_slice
 from tidelake.metadata import MetadataTable
 from tidelake.metadata.own_table import OwnTable
 from tidelake.model import Action, TableType
+from tidelake.read.check import check_table
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.spark.datasource_writer import TidelakeWriter
@@ -207,3 +208,32 @@ def test_half_of_the_statistics_is_not_kept(
     write(root, range(3, 9), 2)
     assert load_table_config(LocalStorage(root)).metadata_partitions == {"files"}
     assert "taken out of use" in caplog.text
+
+
+BOUNDED = {
+    "hoodie__keep__min__commits": "5",
+    "hoodie__keep__max__commits": "7",
+    "hoodie__clean__commits__retained": "3",
+    "hoodie__clean__automatic": "true",
+}
+
+
+@pytest.mark.parametrize("version", [6, 9])
+@pytest.mark.parametrize("table_type", TableType)
+def test_a_metadata_table_stays_bounded(
+    tmp_path: Path, version: int, table_type: TableType
+) -> None:
+    root = made(tmp_path / "t", version, table_type)
+    storage = LocalStorage(root)
+    sizes = []
+    for ts in range(1, 40):
+        write(root, range(ts % 3, ts % 3 + 2), ts, **BOUNDED)
+        own = OwnTable.load(storage)
+        assert own is not None
+        files = [p for p in own.storage.files_below("") if not p.startswith(".hoodie/")]
+        sizes.append((len(own.timeline.instants), len(files)))
+    # Seven commits of the table stay active, with their cleans, and the services in between.
+    late = sizes[20:]
+    assert max(instants for instants, _ in late) < 40, sizes
+    assert max(files for _, files in late) < (20 if version < 8 else 60), sizes
+    assert check_table(open_state(root), metadata(root)).violations == []
