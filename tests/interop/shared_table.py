@@ -126,6 +126,26 @@ class SharedTable:
         self.truth.delete_partitions(paths)
         self._note_time()
 
+    def they_schedule_compaction(self) -> str:
+        """Let Apache Hudi plan a compaction; return its instant."""
+        self._procedure("schedule")
+        return self.pending_compactions()[-1]
+
+    def they_run_compactions(self) -> None:
+        """Let Apache Hudi carry out every plan."""
+        self._procedure("run")
+
+    def pending_compactions(self) -> list[str]:
+        """Return the instants of plans that wait, oldest first."""
+        pending = [i for i in self.ours.timeline() if i.planned_as is Action.COMPACTION]
+        return [i.requested_time for i in pending if not i.is_completed]
+
+    def _procedure(self, operation: str) -> None:
+        given = ",".join(f"{name}={value}" for name, value in self.kind.apache.items())
+        options = f", options => '{given}'" if given else ""
+        call = f"call run_compaction(op => '{operation}', path => '{self.path}'{options})"
+        self.spark.sql(call).collect()
+
     def check(self, what: str) -> None:
         """Ask both readers for the rows as they are now."""
         now = self.truth.at(-1)

@@ -1,0 +1,234 @@
+"""Time the table services of tidelake beside those of Apache Hudi, in one Spark 3.5 session."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.cpu import tree_cpu_s
+from bench.measure import AnswersDifferError, Goal, Verdict, show_verdicts
+from bench.tables import specs
+from tests.interop import apache_hudi
+from tidelake import Table
+from tidelake.config import keys
+from tidelake.env import Env
+from tidelake.storage import open_storage
+from tidelake.timeline import update_table_config
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RESULTS = Path(__file__).parent / "results"
+_CORES = 2
+_OURS, _BEST, _FLOOR = "tidelake", "hudi best", "plain rewrite"
+_PARQUET = "plain parquet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """What the runs of one engine took."""
+
+    seconds: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        """Return the median of the wall clock."""
+        return statistics.median(self.seconds)
+
+    def as_json(self) -> dict[str, object]:
+        """Return medians and every single run."""
+        return {
+            "median_s": round(self.median, 4),
+            "cpu_median_s": round(statistics.median(self.cpu), 4) if self.cpu else None,
+            "runs_s": [round(t, 4) for t in self.seconds],
+        }
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run each service on copies of the same table, print each ratio beside its target."""
+    parser = argparse.ArgumentParser(prog="python -m bench services", description=__doc__)
+    parser.add_argument("--rows", type=int, default=500_000, help="rows of the table")
+    parser.add_argument("--runs", type=int, default=5, help="measured runs of each engine")
+    parser.add_argument("--warm-ups", type=int, default=1, help="runs before them")
+    parser.add_argument("--engines", default="", help="only these, separated by commas")
+    parser.add_argument("--name", default="", help="name of a results file; none by default")
+    args = parser.parse_args(arguments)
+    wanted = [name.strip() for name in args.engines.split(",") if name.strip()]
+
+    spark = apache_hudi.session(cores=_CORES, memory="4g")
+    (source,) = [s.build(spark) for s in specs(args.rows) if s.name == "mor-bucket"]
+    load_before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="tidelake-bench-") as made:
+        compactions = _compactions(spark, source, Path(made), args.warm_ups, args.runs, wanted)
+        reads = _reads(spark, Path(made) / "compacted", args.warm_ups, args.runs)
+    verdicts = [
+        *_judge("compaction", compactions, [Goal(ours=_OURS, than=_BEST, at_most=1 / 3)]),
+        *_judge("snapshot after it", reads, [Goal(ours=_OURS, than=_PARQUET, at_most=1.1)]),
+    ]
+    show_verdicts(verdicts)
+    spark.stop()
+    if args.name:
+        results = {
+            "setting": {
+                "rows": args.rows,
+                "runs": args.runs,
+                "cores_used": _CORES,
+                "load_average_1m": load_before,
+                "python": platform.python_version(),
+                "apache_hudi": apache_hudi.VERSION,
+                **{name: version(name) for name in ("tidelake", "pyspark", "pyarrow", "polars")},
+            },
+            "compaction": {name: runs.as_json() for name, runs in compactions.items()},
+            "snapshot after it": {name: runs.as_json() for name, runs in reads.items()},
+            "goals": [verdict.as_json() for verdict in verdicts],
+        }
+        RESULTS.mkdir(exist_ok=True)
+        path = RESULTS / f"{args.name}.json"
+        path.write_text(json.dumps(results, indent=2) + "\n")
+        sys.stdout.write(f"\nresults in {path}\n")
+
+
+def _compactions(
+    spark: SparkSession,
+    source: Path,
+    folder: Path,
+    warm_ups: int,
+    runs: int,
+    wanted: Sequence[str],
+) -> dict[str, Runs]:
+    """Let each engine compact a copy of the table; raise `AnswersDifferError` if rows differ."""
+    plain = folder / "without metadata table"
+    shutil.copytree(source, plain)
+    # Keeping a metadata table is another cost, and not every engine here keeps the same.
+    names = (keys.METADATA_PARTITIONS, keys.METADATA_PARTITIONS_INFLIGHT)
+    update_table_config(Env(open_storage(str(plain))), {key.name: "" for key in names})
+    shutil.rmtree(plain / ".hoodie" / "metadata", ignore_errors=True)
+    expected = _answer(Table.open(spark, str(plain)).read())
+    engines: dict[str, Callable[[Path], None]] = {
+        _OURS: lambda path: _compact(spark, path),
+        _BEST: lambda path: _compact_by_apache(spark, path),
+        _FLOOR: lambda path: _rewrite(spark, path, folder / "rewritten"),
+    }
+    chosen = [name for name in engines if not wanted or name in wanted]
+    found = {name: Runs() for name in chosen}
+    for number in range(warm_ups + runs):
+        shift = number % len(chosen)
+        for name in chosen[shift:] + chosen[:shift]:
+            copy = folder / "copy"
+            shutil.copytree(plain, copy)
+            seconds, cpu = _timed(partial(engines[name], copy))
+            if number >= warm_ups:
+                found[name].seconds.append(seconds)
+                found[name].cpu.append(cpu)
+            if name != _FLOOR and _answer(Table.open(spark, str(copy)).read()) != expected:
+                raise AnswersDifferError(f"{name} changed the rows of the table it compacted")
+            if name == _OURS and number == warm_ups + runs - 1:
+                shutil.copytree(copy, folder / "compacted")
+            shutil.rmtree(copy)
+    _show("compaction", found)
+    return found
+
+
+def _compact(spark: SparkSession, path: Path) -> None:
+    table = Table.open(spark, str(path))
+    if table.compact({"hoodie.clean.automatic": "false"}) is None:
+        raise AnswersDifferError("tidelake found nothing to compact")
+
+
+def _compact_by_apache(spark: SparkSession, path: Path) -> None:
+    options = ",".join(
+        (
+            "hoodie.metadata.enable=false",
+            "hoodie.clean.automatic=false",
+            "hoodie.parquet.compression.codec=snappy",
+        )
+    )
+    for operation in ("schedule", "run"):
+        spark.sql(
+            f"call run_compaction(op => '{operation}', path => '{path}', options => '{options}')"
+        ).collect()
+
+
+def _rewrite(spark: SparkSession, path: Path, target: Path) -> None:
+    """Write the base files anew with Spark alone: what no compaction can undercut by much."""
+    files = spark.read.parquet(str(path / "region=*"))
+    files.write.mode("overwrite").parquet(str(target))
+
+
+def _reads(spark: SparkSession, path: Path, warm_ups: int, runs: int) -> dict[str, Runs]:
+    """Aggregate the compacted table, and the same files as plain Parquet."""
+    slices = Table.open(spark, str(path)).slices()
+    files = [str(path / s.base_file.path) for s in slices if s.base_file]
+    engines: dict[str, Callable[[], DataFrame]] = {
+        _OURS: lambda: Table.open(spark, str(path)).read(),
+        _PARQUET: lambda: spark.read.option("basePath", str(path)).parquet(*files),
+    }
+    found = {name: Runs() for name in engines}
+    answers: set[str] = set()
+    for number in range(2 * (warm_ups + runs)):
+        shift = number % 2
+        names = list(engines)
+        for name in names[shift:] + names[:shift]:
+            seconds, cpu = _timed(partial(_note, answers, engines[name]))
+            if number >= 2 * warm_ups:
+                found[name].seconds.append(seconds)
+                found[name].cpu.append(cpu)
+    if len(answers) != 1:
+        raise AnswersDifferError("the compacted table and its files do not hold the same rows")
+    _show("snapshot after it", found)
+    return found
+
+
+def _note(answers: set[str], ask: Callable[[], DataFrame]) -> None:
+    answers.add(_answer(ask()))
+
+
+def _answer(frame: DataFrame) -> str:
+    found = frame.groupBy("region").agg(
+        {"*": "count", "amount": "sum", "quantity": "sum", "ts": "max"}
+    )
+    return str(sorted(map(tuple, found.collect())))
+
+
+def _timed(act: Callable[[], object]) -> tuple[float, float]:
+    cpu_before = tree_cpu_s() or 0.0
+    started = time.perf_counter()
+    act()
+    seconds = time.perf_counter() - started
+    return seconds, (tree_cpu_s() or 0.0) - cpu_before
+
+
+def _show(what: str, found: dict[str, Runs]) -> None:
+    sys.stdout.write(f"\n{what}\n")
+    for name, runs in found.items():
+        cpu = statistics.median(runs.cpu)
+        sys.stdout.write(f"  {name:<16} {runs.median:7.3f} s   cpu {cpu:7.3f} s\n")
+    sys.stdout.flush()
+
+
+def _judge(case: str, found: dict[str, Runs], goals: Sequence[Goal]) -> list[Verdict]:
+    return [
+        Verdict(
+            case=case,
+            ours=goal.ours,
+            than=goal.than,
+            at_most=goal.at_most,
+            ratio=found[goal.ours].median / found[goal.than].median,
+        )
+        for goal in goals
+        if goal.ours in found and goal.than in found
+    ]
