@@ -32,10 +32,11 @@ def test_a_compaction_changes_no_answer(name: str, golden_table: Unpack, tmp_pat
     root = tmp_path / "table"
     shutil.copytree(golden_table(name), root)
     env = Env(open_storage(str(root)))
+    options = {**golden.options, "hoodie.clean.automatic": "false"}
     compactor = Compactor(
         env,
-        lambda: load_state(env.storage, golden.options),
-        WriteOptions.from_options(golden.options),
+        lambda: load_state(env.storage, options),
+        WriteOptions.from_options(options),
         Here(),
     )
     is_logged = any(piece.log_files for piece in load_state(env.storage, {}).view.latest_slices())

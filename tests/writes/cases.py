@@ -130,7 +130,12 @@ class Case:
     @property
     def options(self) -> Mapping[str, str]:
         """Return Hudi's options for it."""
-        found = {"hoodie.index.type": self.index, **dict(self.keys.options)}
+        found = {
+            "hoodie.index.type": self.index,
+            # The whole past is asked for.
+            "hoodie.clean.automatic": "false",
+            **dict(self.keys.options),
+        }
         if self.index == "BUCKET":
             found["hoodie.bucket.index.num.buckets"] = "3"
         if self.mor:

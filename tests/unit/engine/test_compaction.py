@@ -21,6 +21,7 @@ from tidelake.errors import (
     MissingFileError,
     PlanCompletedError,
     PlanRemovedError,
+    PlanRunningError,
     TidelakeError,
 )
 from tidelake.files import SliceTask
@@ -283,4 +284,33 @@ def test_an_attempt_that_was_taken_over_commits_nothing(
     }
     on_storage = {p for p in table.state.storage.files_below("") if p.endswith(".parquet")}
     assert on_storage <= named
+    assert table.state.storage.stat(heartbeat_path(planned)) is None
+
+
+class Watched:
+    """Lets somebody else try to carry out the plan while the tasks of this attempt run."""
+
+    def __init__(self, table: Logged, planned: str, options: Mapping[str, str]) -> None:
+        self._table, self._planned, self._options = table, planned, options
+
+    def run(
+        self, tasks: Sequence[SliceTask], work: SliceWork[R]
+    ) -> Generator[tuple[SliceTask, R], None, None]:
+        with pytest.raises(PlanRunningError, match="being carried out"):
+            self._table.compactor(options=self._options).run(self._planned)
+        yield from Here().run(tasks, work)
+
+
+@each_version
+def test_where_others_write_a_plan_that_is_being_carried_out_is_left_alone(
+    version: int, tmp_path: Path
+) -> None:
+    table = Logged(tmp_path, version)
+    before = table.rows()
+    shared = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}
+    planned = table.compactor(options=shared).schedule()
+    assert planned is not None
+    commit = table.compactor(options=shared, runner=Watched(table, planned, shared)).run(planned)
+    assert commit.requested_time == planned
+    assert table.rows() == before == OurReader(tmp_path).base_files()
     assert table.state.storage.stat(heartbeat_path(planned)) is None
