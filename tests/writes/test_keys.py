@@ -127,13 +127,20 @@ def test_ordering_values_at_the_edges(table_type: str, log_format: str, tmp_path
         (math.nan, math.nan, True),
         (-math.inf, -1e308, True),
         (0.0, 0.0, True),
+        (0.0, -0.0, False),
+        (-0.0, 0.0, True),
+        (-0.0, -0.0, True),
+        (-1.0, -2.0, False),
+        (-2.0, -1.0, True),
         (5e-324, 0.0, False),
         (0.0, 5e-324, True),
     ]
-    first = [{"id": f"k{at}", "n": "", "ts": old, "v": 1} for at, (old, _, _) in enumerate(edges)]
-    then = [{"id": f"k{at}", "n": "", "ts": new, "v": 2} for at, (_, new, _) in enumerate(edges)]
+    first = [
+        {"id": f"k{at:02}", "n": "", "ts": old, "v": 1} for at, (old, _, _) in enumerate(edges)
+    ]
+    then = [{"id": f"k{at:02}", "n": "", "ts": new, "v": 2} for at, (_, new, _) in enumerate(edges)]
     write(tmp_path, first, "upsert", **options)
     write(tmp_path, then, "upsert", **options)
     assert both(tmp_path) == [
-        (f"k{at}", "", 2 if wins else 1) for at, (*_, wins) in enumerate(edges)
+        (f"k{at:02}", "", 2 if wins else 1) for at, (*_, wins) in enumerate(edges)
     ]

@@ -273,11 +273,21 @@ def _comparable(ordering: Ordering, spec: MergeSpec) -> Iterator[pl.Series]:
                 yield values.str.extract(_BINLOG, group).cast(pl.Int64, strict=False)
         elif values.dtype == pl.Boolean:
             yield values.cast(pl.Int8)
+        elif values.dtype.is_float():
+            yield _total_order(values.fill_null(0))
         elif values.dtype.is_numeric():
             # Hudi's ordering value of a row without one is the number zero.
             yield values.fill_null(0)
         else:
             yield values
+
+
+def _total_order(values: pl.Series) -> pl.Series:
+    """Return whole numbers that order as Java orders floats: minus zero below zero, NaN on top."""
+    floats = values.cast(pl.Float64).to_numpy(writable=True)
+    floats[np.isnan(floats)] = np.nan  # of which there are many, all the same to Java
+    bits = floats.view(np.int64)
+    return pl.Series(np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits))
 
 
 class _Sources:
