@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 
 from tests.unit.metadata.test_table import data_files
-from tests.unit.txn.toy_table import KINDS, Rows, Toy, new_storage
+from tests.unit.txn.toy_table import KINDS, Rows, Toy, environment, new_storage
 from tidelake.config import keys
 from tidelake.env import Env
+from tidelake.errors import CorruptFileError, UnsupportedTableError
+from tidelake.formats import index_definitions
+from tidelake.formats.index_definitions import IndexDefinition
 from tidelake.metadata import MetadataTable
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.metadata.names import METADATA_FOLDER
 from tidelake.model import TableType
 from tidelake.storage import MemoryStorage, Storage
 from tidelake.testing import Crash, Fault, FaultyStorage
-from tidelake.timeline import load_table_config, load_timeline
+from tidelake.timeline import load_table_config, load_timeline, update_table_config
 from tidelake.txn import NoMetadataTable
 from tidelake.view import StorageListing
 
@@ -192,3 +195,73 @@ def test_a_crash_while_it_is_built_leaves_a_table_without(
         toy(storage, enabled=True).write(THIRD)
         agrees(storage)
         assert Toy(storage).rows() == {**found, **THIRD}
+
+
+@each_kind
+def test_a_metadata_table_that_cannot_be_read_stops_a_write_before_it_begins(
+    table_version: int, table_type: TableType
+) -> None:
+    storage = created(table_version, table_type)
+    path = f"{METADATA_FOLDER}/.hoodie/hoodie.properties"
+    storage.put(path, b"hoodie.table.version=9\n")
+    before = set(storage.files_below(""))
+    with pytest.raises(CorruptFileError) as raised:
+        toy(storage).write(SECOND)
+    assert raised.value.path == path
+    assert "tidelake.metadata.rebuild=true" in raised.value.next_step
+    assert set(storage.files_below("")) == before
+
+    toy(storage, rebuild=True).write(SECOND)
+    assert Toy(storage).rows() == {**FIRST, **SECOND}
+    agrees(storage)
+
+
+@each_kind
+def test_a_metadata_table_that_cannot_be_read_can_be_given_up(
+    table_version: int, table_type: TableType
+) -> None:
+    storage = created(table_version, table_type)
+    storage.put(f"{METADATA_FOLDER}/.hoodie/hoodie.properties", b"")
+    toy(storage, enabled=False).write(SECOND)
+    assert not load_table_config(storage).metadata_partitions
+    assert Toy(storage).rows() == {**FIRST, **SECOND}
+
+
+def test_a_folder_that_is_gone_is_taken_out_of_the_properties() -> None:
+    storage = created(9, TableType.COPY_ON_WRITE)
+    storage.delete_folder(METADATA_FOLDER)
+    toy(storage).write(SECOND)
+    assert not load_table_config(storage).metadata_partitions
+    assert Toy(storage).rows() == {**FIRST, **SECOND}
+
+
+def test_no_write_while_an_index_is_built() -> None:
+    storage = created(9, TableType.COPY_ON_WRITE)
+    storage.put(".hoodie/timeline/20991115000000001.indexing.requested", b"")
+    with pytest.raises(UnsupportedTableError, match="20991115000000001 is building an index"):
+        toy(storage).write(SECOND)
+    assert Toy(storage).rows(metadata(storage)) == FIRST
+
+
+def test_definitions_of_what_is_not_kept_go_with_its_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = created(9, TableType.COPY_ON_WRITE)
+    path = ".hoodie/.index_defs/index.json"
+    kept = IndexDefinition(index_name="column_stats", index_type="column_stats")
+    gone = IndexDefinition(index_name="secondary_index_x", index_type="secondary_index")
+    named = {d.index_name: d for d in (kept, gone)}
+    storage.put(path, index_definitions.encode(named))
+    names = {
+        keys.METADATA_PARTITIONS.name: "bloom_filters,files,secondary_index_x",
+        keys.METADATA_PARTITIONS_INFLIGHT.name: "expr_index_y",
+        keys.INDEX_DEFINITIONS_PATH.name: path,
+    }
+    update_table_config(environment(storage), names)
+    toy(storage).write(SECOND)
+    config = load_table_config(storage)
+    assert config.metadata_partitions == {"files"}
+    assert not keys.METADATA_PARTITIONS_INFLIGHT.items(config.properties)
+    assert set(index_definitions.decode(storage.read(path))) == {"column_stats"}
+    assert "bloom_filters, expr_index_y, secondary_index_x of the metadata table" in caplog.text
+    agrees(storage)
