@@ -12,20 +12,25 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.config import (
     ReadOptions,
-    ServiceOptions,
     TableConfig,
     WriteOperation,
     WriteOptions,
 )
 from tidelake.config.write_options import without_write_options
-from tidelake.engine import Writer, avro_schema, changes_dataframe, spark_schema, to_dataframe
+from tidelake.engine import (
+    Caretaker,
+    Writer,
+    avro_schema,
+    changes_dataframe,
+    spark_schema,
+    to_dataframe,
+)
 from tidelake.engine.compaction import Compactor
 from tidelake.engine.service_door import ServiceDoor
 from tidelake.engine.task_runs import OnSpark
 from tidelake.env import Env
 from tidelake.errors import ConfigError, NotATableError, SchemaError, TableNotFoundError
 from tidelake.metadata import MetadataTable
-from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.model import Commit, FileSlice, Instant, TableType
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
@@ -41,15 +46,6 @@ from tidelake.services import (
     Savepoint,
     Service,
     ServicePlan,
-    TableNow,
-    archive,
-    clean,
-    delete_savepoint,
-    plan_service,
-    restore,
-    roll_back,
-    roll_back_all_failed,
-    savepoint,
 )
 from tidelake.storage import Storage, open_storage
 from tidelake.timeline import Timeline, load_table_config, with_history
@@ -67,6 +63,12 @@ def open_state(path: str, options: Mapping[str, str] | None = None) -> TableStat
     Raises `TableNotFoundError`, `NotATableError`, `UnsupportedTableError` or `CorruptFileError`.
     """
     return _load(open_storage(path, options), ReadOptions.from_options(options or {}))
+
+
+def open_caretaker(path: str, options: Mapping[str, str]) -> Caretaker:
+    """Return what runs the services of a table that need no Spark; raise as `open_state` does."""
+    storage = open_storage(path, options)
+    return Caretaker(Env(storage), load_state(storage, options), WriteOptions.from_options(options))
 
 
 def load_state(storage: Storage, options: Mapping[str, str]) -> TableState:
@@ -342,58 +344,52 @@ class Table:
         Finishes cleans that were begun before. Returns what was done, nothing when no file is old
         enough.
         """
-        given = self._services(options)
-        env = Env(self._storage)
-        return list(clean(env, given.clean, self._keeper(env, options)))
+        return list(self._caretaker(options).clean())
 
     def archive(self, *, options: Options | None = None) -> Archived | None:
         """Move old instants into the history, by `hoodie.keep.*`; None when nothing is due."""
-        return archive(Env(self._storage), self._services(options))
+        return self._caretaker(options).archive()
 
-    def rollback(self, instant: str) -> RolledBack:
+    def rollback(self, instant: str, *, options: Options | None = None) -> RolledBack:
         """Take a write off the table: one that failed, or the newest that completed.
 
         `instant` is its requested time. Raises `ConfigError` when it cannot be rolled back, and
         `HorizonError` when a clean has deleted what the table would have to go back to.
         """
-        env = Env(self._storage)
-        return roll_back(env, instant, self._keeper(env))
+        return self._caretaker(options).roll_back(instant)
 
-    def rollback_failed(self) -> list[str]:
+    def rollback_failed(self, *, options: Options | None = None) -> list[str]:
         """Roll back every write that did not complete, and return their requested times.
 
         The next write does so by itself, unless `hoodie.clean.failed.writes.policy` says otherwise.
         """
-        env = Env(self._storage)
-        return list(roll_back_all_failed(env, self._keeper(env)))
+        return list(self._caretaker(options).roll_back_failed())
 
-    def _keeper(self, env: Env, options: Options | None = None) -> MetadataTableKeeper:
-        given = WriteOptions.from_options({**self._given, **(options or {})})
-        return MetadataTableKeeper(env, KeeperOptions.from_settings(given.settings))
-
-    def savepoint(self, instant: str | None = None, *, comment: str = "") -> Savepoint:
+    def savepoint(
+        self, instant: str | None = None, *, comment: str = "", options: Options | None = None
+    ) -> Savepoint:
         """Keep the table as of a completed write, by default the newest, until further notice.
 
         Cleans leave its files, and `restore` can bring it back. Raises `ConfigError` for an instant
         that did not complete, and `HorizonError` for one whose files were cleaned.
         """
-        return savepoint(Env(self._storage), instant, comment=comment)
+        return self._caretaker(options).savepoint(instant, comment)
 
-    def delete_savepoint(self, instant: str) -> None:
+    def delete_savepoint(self, instant: str, *, options: Options | None = None) -> None:
         """Give up a savepoint: the next clean deletes what nothing else keeps."""
-        delete_savepoint(Env(self._storage), instant)
+        self._caretaker(options).delete_savepoint(instant)
 
-    def restore(self, savepoint: str) -> Restored:
+    def restore(self, savepoint: str, *, options: Options | None = None) -> Restored:
         """Make the table what it was at a savepoint, and forget everything since.
 
         After a crash call it again with the same savepoint. Raises `ConfigError` when there is no
         such savepoint, and `HorizonError` when files of it are gone.
         """
-        return restore(Env(self._storage), savepoint)
+        return self._caretaker(options).restore(savepoint)
 
     def plan(self, service: Service | str, *, options: Options | None = None) -> ServicePlan:
         """Return what a service would do now, without doing it; the value prints well."""
-        return plan_service(TableNow.load(Env(self._storage)), service, self._services(options))
+        return self._caretaker(options).plan(service)
 
     @property
     def compact(self) -> ServiceDoor:
@@ -417,8 +413,9 @@ class Table:
         at = None if as_of is None else state.as_of(as_of)
         return state.view.latest_slices(None if partition is None else [partition], as_of=at)
 
-    def _services(self, options: Options | None) -> ServiceOptions:
-        return WriteOptions.from_options({**self._given, **(options or {})}).services
+    def _caretaker(self, options: Options | None) -> Caretaker:
+        given = WriteOptions.from_options({**self._given, **(options or {})})
+        return Caretaker(Env(self._storage), self._now(), given)
 
     def _now(self) -> TableState:
         return _load(self._storage, self._options)

@@ -51,7 +51,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tidelake",
-        description="Look into Apache Hudi tables and read them.",
+        description="Look into Apache Hudi tables, read them and tend them.",
         epilog="Exit code: 0 done, 1 the table or the request is at fault, 2 the command is wrong.",
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
             default=[],
             metavar="NAME=VALUE",
             type=_option,
-            help="a Hudi read option or a storage option; may be given again",
+            help="a Hudi option or a storage option; may be given again",
         )
         verb.add_arguments(of_verb)
         of_verb.set_defaults(verb=verb)

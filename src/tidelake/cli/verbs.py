@@ -6,11 +6,21 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidelake.cli import check, compact, describe, instants, log_file, rows, slices, stats
+from tidelake.cli import (
+    check,
+    compact,
+    describe,
+    instants,
+    log_file,
+    rows,
+    services,
+    slices,
+    stats,
+)
 from tidelake.cli import schema as columns
 from tidelake.cli.output import Output
 from tidelake.config import WriteOptions
-from tidelake.engine import spark_schema, worker_errors
+from tidelake.engine import Caretaker, spark_schema, worker_errors
 from tidelake.engine.compaction import Compactor
 from tidelake.engine.task_runs import Here
 from tidelake.env import Env
@@ -26,7 +36,7 @@ from tidelake.services import Service, TableNow, plan_service
 from tidelake.services.compaction import refuse_uncompactable
 from tidelake.spark.local import local_session
 from tidelake.storage import open_storage
-from tidelake.table import Table, load_state, open_state
+from tidelake.table import Table, load_state, open_caretaker, open_state
 from tidelake.timeline import load_table_config, open_history, with_history
 
 
@@ -278,6 +288,16 @@ def _row_count(given: str) -> int:
     return int(given)
 
 
+def _service(
+    run: Callable[[Caretaker, argparse.Namespace, Output], None],
+) -> Callable[[Call], bool]:
+    def act(call: Call) -> bool:
+        run(open_caretaker(call.args.table, call.options), call.args, call.out)
+        return True
+
+    return act
+
+
 _RECORDS = "print one JSON object a line and nothing else"
 
 VERBS = (
@@ -342,6 +362,41 @@ VERBS = (
         example="tidelake compact lake/trips --dry-run",
         run=_compact,
         add_arguments=_compact_arguments,
+    ),
+    Verb(
+        name="clean",
+        summary="delete the files that nobody can ask for any more",
+        example="tidelake clean lake/trips --option hoodie.clean.commits.retained=20 --dry-run",
+        run=_service(services.run_clean),
+        add_arguments=services.plan_arguments,
+    ),
+    Verb(
+        name="archive",
+        summary="move old instants from the active timeline into the history",
+        example="tidelake archive lake/trips --option hoodie.keep.min.commits=30 --dry-run",
+        run=_service(services.run_archive),
+        add_arguments=services.dry_run_argument,
+    ),
+    Verb(
+        name="rollback",
+        summary="take the newest write, or writes that failed, off the table",
+        example="tidelake rollback lake/trips 20260301101500123",
+        run=_service(services.run_rollback),
+        add_arguments=services.rollback_arguments,
+    ),
+    Verb(
+        name="savepoint",
+        summary="keep the table as of a write, whatever is cleaned later",
+        example="tidelake savepoint lake/trips 20260301101500123 --comment 'before the migration'",
+        run=_service(services.run_savepoint),
+        add_arguments=services.savepoint_arguments,
+    ),
+    Verb(
+        name="restore",
+        summary="take the table back to a savepoint, and forget everything since",
+        example="tidelake restore lake/trips 20260301101500123 --dry-run",
+        run=_service(services.run_restore),
+        add_arguments=services.restore_arguments,
     ),
     Verb(
         name="check",

@@ -1,5 +1,6 @@
 from tidelake.engine.avro_types import avro_schema
 from tidelake.engine.bins import pack
+from tidelake.engine.caretaker import Caretaker
 from tidelake.engine.dataframe import CHANGES_SCHEMA, changes_dataframe, to_dataframe
 from tidelake.engine.row_json import row_json
 from tidelake.engine.spark_types import spark_schema
@@ -8,6 +9,7 @@ from tidelake.engine.writer import Writer
 
 __all__ = [
     "CHANGES_SCHEMA",
+    "Caretaker",
     "Writer",
     "avro_schema",
     "changes_dataframe",

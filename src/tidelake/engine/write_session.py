@@ -124,6 +124,13 @@ class WriteSession:
         """Return what keeps the table's metadata table."""
         return MetadataTableKeeper(self.env, KeeperOptions.from_settings(self.options.settings))
 
+    @property
+    def expires_ms(self) -> int | None:
+        """Return after what silence a clean takes a write for dead; None when it takes none."""
+        if self.options.failed_writes is not FailedWritesPolicy.LAZY:
+            return None
+        return self.options.concurrency.expires_after_ms
+
     def done_before(self, write_id: str | None) -> Commit | None:
         """Return the commit that an earlier call made under the same idempotence key."""
         if write_id is None:
@@ -459,7 +466,13 @@ class WriteSession:
         if self._compact is not None:
             self._compact()
         with self.concurrency.section():
-            after_write(self.env, txn.timeline, self.options.services, self.keeper)
+            after_write(
+                self.env,
+                txn.timeline,
+                self.options.services,
+                self.keeper,
+                expires_ms=self.expires_ms,
+            )
         return commit
 
     def _resolver(self, txn: Transaction, writer: str) -> SchemaResolver:

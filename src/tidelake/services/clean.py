@@ -29,6 +29,7 @@ from tidelake.formats.plans import (
 )
 from tidelake.model import Action, Instant, State
 from tidelake.services.clean_plan import CleanPlan, last_clean, plan_clean
+from tidelake.services.rollback import roll_back_all_failed
 from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
 from tidelake.txn import FileChanges, MetadataKeeper
@@ -54,12 +55,19 @@ class Cleaned:
 
 
 def clean(
-    env: Env, options: CleanOptions, keeper: MetadataKeeper | None = None
+    env: Env,
+    options: CleanOptions,
+    keeper: MetadataKeeper | None = None,
+    *,
+    expires_ms: int | None = None,
 ) -> Sequence[Cleaned]:
     """Finish cleans that somebody began, then clean the table as it is now.
 
-    Return what was done, in order; nothing when no file is old enough.
+    With `expires_ms`, which is the policy LAZY, writes that gave no sign of life for so long are
+    rolled back first. Return what was cleaned, in order; nothing when no file is old enough.
     """
+    if expires_ms is not None:
+        roll_back_all_failed(env, keeper, expires_ms=expires_ms)
     now = TableNow.load(env, keeper)
     done = [run_clean(now, i.requested_time) for i in pending_cleans(now)]
     requested_time = schedule_clean(TableNow.load(env, keeper) if done else now, options)

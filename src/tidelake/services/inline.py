@@ -20,15 +20,20 @@ _log = logging.getLogger(__name__)
 
 
 def after_write(
-    env: Env, before: Timeline, options: ServiceOptions, keeper: MetadataKeeper | None = None
+    env: Env,
+    before: Timeline,
+    options: ServiceOptions,
+    keeper: MetadataKeeper | None = None,
+    *,
+    expires_ms: int | None = None,
 ) -> None:
     """Run what is due, now that a write has been added to the timeline as it was `before`.
 
     The write counts whatever happens here: a service that fails leaves a warning, and the next
-    write tries again. Where nothing can be due, nothing is read.
+    write tries again. Where nothing can be due, nothing is read. For `expires_ms` see `clean`.
     """
     if may_clean(before, options):
-        _attempt("clean", lambda: _clean(env, options, keeper))
+        _attempt("clean", lambda: _clean(env, options, keeper, expires_ms))
     if may_archive(before, options):
         _attempt("archival", lambda: archive(env, options))
 
@@ -49,12 +54,14 @@ def may_archive(before: Timeline, options: ServiceOptions) -> bool:
     return options.archive.automatic and len(before.writes()) >= options.archive.max_commits
 
 
-def _clean(env: Env, options: ServiceOptions, keeper: MetadataKeeper | None) -> None:
+def _clean(
+    env: Env, options: ServiceOptions, keeper: MetadataKeeper | None, expires_ms: int | None
+) -> None:
     now = TableNow.load(env, keeper)
     cleans = [i for i in now.timeline.completed if i.action is Action.CLEAN]
     since = commits_since(now, cleans[-1] if cleans else None)
     if pending_cleans(now) or since >= options.clean.trigger_commits:
-        clean(env, options.clean, keeper)
+        clean(env, options.clean, keeper, expires_ms=expires_ms)
 
 
 def _attempt(name: str, run: Callable[[], object]) -> None:

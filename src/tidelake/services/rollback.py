@@ -13,6 +13,7 @@ from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.table_now import TableNow
 from tidelake.txn import MetadataKeeper, failed_writes, roll_back_failed
+from tidelake.txn.heartbeat import is_alive, last_beats
 from tidelake.txn.rollback import Rollback
 
 
@@ -24,19 +25,34 @@ class RolledBack:
     files_deleted: int
 
 
-def roll_back_all_failed(env: Env, keeper: MetadataKeeper | None = None) -> Sequence[str]:
-    """Finish rollbacks that were begun, and roll back every write that did not complete.
+def roll_back_all_failed(
+    env: Env, keeper: MetadataKeeper | None = None, *, expires_ms: int | None = None
+) -> Sequence[str]:
+    """Finish rollbacks that were begun, and roll back every write that failed.
 
-    Return the instants that were still pending. One writer at a time is assumed: whatever is
-    pending has failed.
+    Return the requested times of those writes. With `expires_ms` others may be writing, and only a
+    write that gave no sign of life for so long has failed; without it whatever is pending has.
     """
     now = TableNow.load(env, keeper)
-    failed = [i.requested_time for i in failed_writes(now.timeline, now.contents)]
+    pending = [i.requested_time for i in failed_writes(now.timeline, now.contents)]
+    spared: list[str] = []
+    if expires_ms is not None and pending:
+        beats, at = last_beats(env.storage), env.clock.now_ms()
+        spared = [t for t in pending if is_alive(beats, t, now_ms=at, expires_ms=expires_ms)]
+    failed = sorted(set(pending) - set(spared))
     begun = [i for i in now.timeline.pending if i.action is Action.ROLLBACK]
     if failed or begun:
         config = now.keeper.prepare(now.config, now.timeline, now.times)
-        roll_back_failed(env, config, now.timeline, now.contents, now.times, keeper=now.keeper)
-    return sorted(failed)
+        roll_back_failed(
+            env,
+            config,
+            now.timeline,
+            now.contents,
+            now.times,
+            keeper=now.keeper,
+            spared=spared,
+        )
+    return failed
 
 
 def roll_back(env: Env, requested_time: str, keeper: MetadataKeeper | None = None) -> RolledBack:

@@ -18,7 +18,7 @@ A rollback is an instant itself. It keeps an order, in which a crash leaves thes
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelake.config import TableConfig
@@ -65,8 +65,9 @@ def roll_back_failed(
     *,
     use_markers: bool = True,
     keeper: MetadataKeeper | None = None,
+    spared: Collection[str] = (),
 ) -> bool:
-    """Finish rollbacks that somebody began, then roll back every failed write.
+    """Finish rollbacks that somebody began, then roll back every failed write but the `spared`.
 
     Return whether anything was done: the timeline has changed then.
     """
@@ -75,6 +76,7 @@ def roll_back_failed(
     begun = [i for i in timeline.pending if i.action is Action.ROLLBACK]
     for instant in begun:
         done |= rollback.resume(instant, contents)
+    done.update(spared)
     failed = [i for i in failed_writes(timeline, contents) if i.requested_time not in done]
     for instant in failed:
         rollback.run(instant, use_markers=use_markers)

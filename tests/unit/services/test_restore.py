@@ -396,6 +396,22 @@ def test_failed_writes_are_rolled_back_on_request(
         assert found.toy.leftovers() == []
 
 
+def test_a_write_that_gives_signs_of_life_is_left_alone() -> None:
+    table = busy(9, COW, 3)
+    txn = table.toy.begin()
+    txn.start()
+    env = environment(table.storage)
+    (beat,) = table.storage.list(".hoodie/.heartbeat").files
+    env.clock.sleep_ms(beat.modified_ms - env.clock.now_ms() + 1000)
+    assert roll_back_all_failed(env, expires_ms=5000) == []
+    clean(env, ONE, expires_ms=5000)
+    assert [i.requested_time for i in table.now.timeline.pending] == [txn.instant_time]
+    env.clock.sleep_ms(5000)
+    clean(env, ONE, expires_ms=5000)
+    assert not table.now.timeline.pending
+    assert table.toy.leftovers() == []
+
+
 RESTORED = ["v6_mor_savepoint_restore", "v8_mor_restored", "v9_cow_restored"]
 
 
