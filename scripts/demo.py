@@ -106,6 +106,7 @@ def write(spark: SparkSession, root: Path) -> None:
     dearer = rides.limit(100).selectExpr("ride", "city", "2L AS ts", "fare * 2 AS fare")
     told("table.upsert(dearer)", table.upsert(dearer))
     told("table.delete(rides.limit(10))", table.delete(rides.limit(10)))
+    merge(table, rides)
     command("timeline", root)
 
     say(
@@ -121,6 +122,24 @@ def write(spark: SparkSession, root: Path) -> None:
     ours = table.read().count()
     theirs = HudiTableBuilder.from_base_uri(str(root)).build()
     print(f"    tidelake {ours} rows, hudi-rs {sum(map(len, theirs.read()))} rows")
+
+
+def merge(table: Table, rides: DataFrame) -> None:
+    """Merge tips and cancellations into the table, twice: as changed columns, and as whole rows."""
+    say(
+        "A merge adds tips to fares and drops rides that were cancelled. Only the changed columns "
+        "are logged; the same again with whole rows, for comparison:"
+    )
+    tips = rides.limit(300).selectExpr("ride", "city", "IF(ride = 'ride-42', -1D, 1D) AS tip")
+    asked = (
+        table.merge(tips)
+        .when_matched_delete("source.tip < 0")
+        .when_matched_update({"fare": "target.fare + source.tip"})
+    )
+    code = 'table.merge(tips)...when_matched_update({"fare": "target.fare + source.tip"}).execute()'
+    columns = told(code, asked.execute())
+    whole = asked.execute({"hoodie.spark.sql.merge.into.partial.updates": "false"})
+    print(f"    {columns.bytes_written:,} bytes, against {whole.bytes_written:,} as whole rows")
 
 
 def told(code: str, commit: Commit) -> Commit:

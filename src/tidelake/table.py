@@ -19,6 +19,8 @@ from tidelake.config import (
 from tidelake.config.write_options import without_write_options
 from tidelake.engine import (
     Caretaker,
+    MergeBuilder,
+    MergeRequest,
     Writer,
     avro_schema,
     changes_dataframe,
@@ -326,6 +328,22 @@ class Table:
 
         return self._committed(options, update)
 
+    def merge(
+        self, source: DataFrame, on: str | Column | Sequence[str] | None = None
+    ) -> MergeBuilder:
+        """Begin a merge of `source` into the table, to which clauses say what happens.
+
+        `on` is a condition over `target` and `source`, or the name or names of columns that both
+        have; without it rows match that an upsert takes for the same: those with the same record
+        key and, unless the index is global, the same partition.
+
+            trips.merge(news, on="id").when_matched_update_all().when_not_matched_insert_all()
+
+        Under event-time ordering a row whose ordering value is lower than that of the table's row
+        changes nothing, as in any other write; deletes always take effect.
+        """
+        return MergeBuilder(MergeRequest(source=source, on=on), self._merge)
+
     def delete_partitions(
         self,
         partitions: Sequence[str],
@@ -450,6 +468,19 @@ class Table:
             WriteOptions.from_options(given),
             OnSpark(self._spark),
         )
+
+    def _merge(
+        self, request: MergeRequest, options: Options | None, write_id: str | None
+    ) -> Commit:
+        def merge(writer: Writer, state: TableState) -> Commit:
+            def read(columns: Sequence[str] | None, partitions: Sequence[str] | None) -> DataFrame:
+                paths = None if partitions is None else frozenset(partitions)
+                wanted = Selection(columns=columns, meta=True, partitions=paths)
+                return self._frame(plan_snapshot(state, wanted), None)
+
+            return writer.merge(request, read, write_id)
+
+        return self._committed(options, merge)
 
     def _read(self, state: TableState, where: str | Column) -> DataFrame:
         plan = plan_snapshot(state, _selection(None, where, meta=True))

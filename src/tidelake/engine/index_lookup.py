@@ -77,6 +77,10 @@ class Lookup:
         found = live.unionByName(self._dead_keys(emptied, live)) if emptied else live
         return self._hinted(found)
 
+    def in_base_files(self, groups: Sequence[LiveGroup]) -> DataFrame:
+        """Return the same of the rows in base files, whatever logs did to them."""
+        return self._base_keys([g.slice for g in groups])
+
     def _dead_keys(self, slices: Sequence[FileSlice], live: DataFrame) -> DataFrame:
         """Return the keys that logs took away and that are nowhere else.
 
@@ -211,6 +215,29 @@ def tagged(rows: Incoming, known: DataFrame) -> Incoming:
     same = (frame[RECORD_KEY] == known[_KEY]) & (frame[PARTITION_PATH] == known[_PATH])
     made = frame.join(known, same, "left").withColumns({GROUP: F.col(_FILE), POSITION: F.col(_AT)})
     return rows.with_frame(made.drop(_KEY, _PATH, _FILE, _AT))
+
+
+def revived(rows: Incoming, known: DataFrame) -> Incoming:
+    """Return the rows, those without a group with the one in whose base file their key lies."""
+    frame = rows.frame
+    once = known.dropDuplicates([_KEY, _PATH])
+    same = (
+        frame[GROUP].isNull()
+        & (frame[RECORD_KEY] == once[_KEY])
+        & (frame[PARTITION_PATH] == once[_PATH])
+    )
+    made = frame.join(once, same, "left").withColumn(GROUP, F.coalesce(GROUP, _FILE))
+    return rows.with_frame(made.drop(_KEY, _PATH, _FILE, _AT))
+
+
+def clashing_key(rows: Incoming, known: DataFrame, *, is_global: bool) -> str | None:
+    """Return a key that a row to insert shares with a row of the table, if there is one."""
+    frame = rows.frame.where(F.col(CHANGE) == int(Change.INSERT))
+    same = frame[RECORD_KEY] == known[_KEY]
+    if not is_global:
+        same &= frame[PARTITION_PATH] == known[_PATH]
+    found = frame.join(known, same, "left_semi").select(RECORD_KEY).limit(1).collect()
+    return str(found[0][0]) if found else None
 
 
 def in_one_partition(rows: Incoming, merge: MergeSpec) -> Incoming:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import Protocol
 
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
@@ -29,7 +30,18 @@ from tidelake.engine.incoming_rows import (
     read_rows,
     user_columns,
 )
-from tidelake.engine.index_lookup import Lookup, in_one_partition, tagged, tagged_globally
+from tidelake.engine.index_lookup import (
+    Lookup,
+    clashing_key,
+    in_one_partition,
+    revived,
+    tagged,
+    tagged_globally,
+)
+from tidelake.engine.merge_clauses import MergeRequest, Side
+from tidelake.engine.merge_plan import sides
+from tidelake.engine.merge_rows import count_changes, without_stale
+from tidelake.engine.merge_setup import set_up
 from tidelake.engine.placement import fits_one_task, spread
 from tidelake.engine.python_groups import BucketsOfKeys, RingsOfPartitions, python_groups
 from tidelake.engine.row_count import count_by_spark, count_rows, refuse_bad_rows
@@ -37,7 +49,7 @@ from tidelake.engine.task_runs import OnSpark
 from tidelake.engine.write_session import Choice, WriteSession
 from tidelake.engine.write_tasks import WriteWork, Written, written
 from tidelake.env import Env
-from tidelake.errors import InputChangedError, SchemaError
+from tidelake.errors import InputChangedError, SchemaError, UnsupportedTableError
 from tidelake.model import Commit, MergeMode
 from tidelake.read.state import TableState
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
@@ -64,6 +76,15 @@ _SORTED = frozenset(
 _FEW_ROWS = 100_000
 #: Where a session does not tell how many cores it has.
 _UNKNOWN_CORES = 16
+
+
+class ReadTarget(Protocol):
+    """Reads rows of the table with their meta columns, from some partitions or from all."""
+
+    def __call__(
+        self, columns: Sequence[str] | None, partitions: Sequence[str] | None
+    ) -> DataFrame:
+        """Return the rows; None stands for every column or partition."""
 
 
 class Writer:
@@ -127,6 +148,90 @@ class Writer:
         kinds = {f.name: f.dataType for f in frame.schema.fields}
         made = frame.withColumns({n: v.cast(kinds[n]) for n, v in values.items()})
         return self._change_read(WriteOperation.UPSERT, made, write_id)
+
+    def merge(self, request: MergeRequest, read: ReadTarget, write_id: str | None = None) -> Commit:
+        """Merge a source into the table; `read` gives rows of the table with their meta columns.
+
+        Raises `SchemaError` when the merge does not fit the table, the source or their rows.
+        """
+        session = self._session
+        done = session.done_before(write_id)
+        if done is not None:
+            return done
+        if not session.config.populate_meta_fields:
+            raise UnsupportedTableError(
+                "rows of a table without meta columns do not say where they are",
+                next_step="write the rows with upsert and delete",
+            )
+        source = request.source.select("*")
+        choice, rows, columns = set_up(session, request, source, write_id)
+        with ExitStack() as stack:
+            partitions = None
+            found = None if sides(request)[2] else rows.partition_paths(source)
+            if found is not None:
+                # It is run twice, and a row that were in other partitions then would match nothing.
+                source = stack.enter_context(_persisted(source))
+                partitions = [row[0] for row in found.collect()]
+            changes = rows.changes(read(columns, partitions), source)
+            kept = stack.enter_context(_kept(changes))
+            workload = count_changes(kept, may_match_twice=request.may_match_twice)
+            made = without_stale(kept)
+            if not rows.on.covers_identity and request.of(Side.NOT_MATCHED):
+                self._refuse_known_keys(made, workload, choice)
+            placed = self._placed_inserts(made, workload, choice)
+            if placed is None:
+                return self._counted(made, workload, choice, was_read=True)
+            again = stack.enter_context(_kept(placed))
+            return self._counted(again, count_rows(again), choice, was_read=True)
+
+    def _refuse_known_keys(self, rows: Incoming, workload: Workload, choice: Choice) -> None:
+        """Raise `SchemaError` when a row to insert has a key that the table has."""
+        session = self._session
+        if choice.keys.is_made_up:
+            return
+        is_global = choice.index.type.is_global
+        partitions = session.state.view.partitions() if is_global else workload.partitions
+        lookup = self._lookup(choice, is_global=is_global)
+        known = lookup.known(live_groups(session.state.view, session.config, list(partitions)))
+        clash = clashing_key(rows, known, is_global=is_global)
+        if clash is not None:
+            raise SchemaError(
+                f"a row to insert has the key {clash!r}, which a row of the table has that does "
+                "not match it",
+                next_step="match rows by their key, or leave such rows out by a condition; nothing "
+                "was written",
+            )
+
+    def _placed_inserts(
+        self, rows: Incoming, workload: Workload, choice: Choice
+    ) -> Incoming | None:
+        """Return the rows with groups for new ones that have a place already, if there are any."""
+        session = self._session
+        if choice.index.is_ring:
+            rings = session.rings(choice.index, workload.partitions)
+            return _on_rings(rows, choice.index, rings)
+        if workload.oddly_hashed:
+            return _rehashed(rows, choice.index)
+        partitions = [partition for partition, group in workload.counts if group is None]
+        if choice.index.is_bucket or choice.keys.is_made_up or not partitions:
+            return None
+        # A key that a log took away comes back where it was, as in an upsert.
+        live = live_groups(session.state.view, session.config, partitions)
+        logged = [g for g in live if g.slice.log_files and g.slice.base_file is not None]
+        if not logged:
+            return None
+        return revived(rows, self._lookup(choice).in_base_files(logged))
+
+    def _lookup(self, choice: Choice, *, is_global: bool = False) -> Lookup:
+        session = self._session
+        return Lookup(
+            spark=self._spark,
+            state=session.state,
+            schema=session.table_schema(),
+            keys=choice.keys,
+            merge=session.merge,
+            is_global=is_global,
+        )
 
     def delete_partitions(self, wanted: Sequence[str], write_id: str | None = None) -> Commit:
         """Retire every file group of the partitions; raise `ConfigError` for one that is not."""
@@ -257,10 +362,17 @@ class Writer:
         return rows.with_frame(rows.frame.where(~is_known))
 
     def _counted(
-        self, rows: Incoming, workload: Workload, choice: Choice, *, by_file_id: bool = False
+        self,
+        rows: Incoming,
+        workload: Workload,
+        choice: Choice,
+        *,
+        by_file_id: bool = False,
+        was_read: bool = False,
     ) -> Commit:
+        """Write rows once they were counted; `was_read` says that rows of the table made them."""
         session = self._session
-        looked_up = by_file_id or not choice.index.is_simple_bucket
+        looked_up = by_file_id or was_read or not choice.index.is_simple_bucket
         with session.begin(choice.operation, choice.write_id, looked_up=looked_up) as txn:
             plan = session.plan(txn, choice, workload, by_file_id=by_file_id)
             txn.start(planned_stats(workload, plan))
@@ -336,13 +448,19 @@ class Writer:
 
 
 @contextmanager
+def _persisted(frame: DataFrame) -> Iterator[DataFrame]:
+    kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
+
+
+@contextmanager
 def _kept(rows: Incoming) -> Iterator[Incoming]:
     """Let Spark keep the rows once they were run, so that a second run gives the same."""
-    frame = rows.frame.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
+    with _persisted(rows.frame) as frame:
         yield rows.with_frame(frame)
-    finally:
-        frame.unpersist()
 
 
 def _changed(first: int, then: int) -> InputChangedError:

@@ -30,12 +30,14 @@ class Selection:
 
     `where` is a condition in SQL by which whole files may be left out. `is_filtered` says that rows
     will be filtered afterwards, so the scan reads the columns that the filter may look at.
+    `partitions` are the only ones that are looked into.
     """
 
     columns: Sequence[str] | None = None
     where: str | None = None
     meta: bool = False
     is_filtered: bool = False
+    partitions: frozenset[str] | None = None
 
 
 #: Every row with the user's columns.

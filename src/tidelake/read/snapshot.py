@@ -34,6 +34,9 @@ def plan_snapshot(
     spec = read_spec(state, schema, scan_columns(schema, selection), as_of=at)
     pruner = Pruner(state, schema, selection.where, as_of=at)
     partitions = pruner.partitions()
+    if selection.partitions is not None:
+        known = state.view.partitions() if partitions is None else partitions
+        partitions = [p for p in known if p in selection.partitions]
     slices = state.view.latest_slices(partitions, as_of=at)
     if at is None and not state.is_listed_by_metadata:
         refuse_missing_files(state, slices, None if partitions is None else frozenset(partitions))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random  # noqa: TID251 - seeded
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,8 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.config import WriteOptions
 from tidelake.engine import avro_schema
+from tidelake.engine.compaction import Compactor
+from tidelake.engine.task_runs import Here
 from tidelake.env import Env
 from tidelake.errors import ConfigError, SchemaError, TidelakeError, UnsupportedTableError
 from tidelake.files import read_slice
@@ -19,7 +22,7 @@ from tidelake.model import TableType
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.spark.datasource_writer import TidelakeWriter
 from tidelake.storage import open_storage
-from tidelake.table import open_state
+from tidelake.table import load_state, open_state
 from tidelake.txn import create_table
 from tidelake.write.create import table_spec
 
@@ -31,6 +34,7 @@ KINDS: Mapping[str, tuple[T.DataType, pa.DataType]] = {
 }
 ALL = tuple(KINDS)
 STREAM = {"hoodie.write.partial.update.schema": "*"}
+DELETE = {"hoodie.datasource.write.operation": "delete"}
 BUCKET = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
 OLD = [("a", 1, 1.0, "old"), ("b", 1, 1.0, "old")]
 
@@ -125,6 +129,57 @@ def test_a_text_means_unchanged_where_the_table_says_so(tmp_path: Path) -> None:
     upsert(tmp_path, OLD)
     upsert(tmp_path, [("a", 2, None, "__debezium_unavailable_value")])
     assert read(tmp_path)["a"] == (2, None, "old")
+
+
+def compact(root: Path, options: Mapping[str, str]) -> None:
+    storage = open_storage(str(root))
+    compactor = Compactor(
+        Env(storage),
+        lambda: load_state(storage, options),
+        WriteOptions.from_options(options),
+        Here(),
+    )
+    planned = compactor.schedule()
+    if planned is not None:
+        compactor.run(planned)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("index", [{}, BUCKET], ids=["simple", "bucket"])
+def test_random_streams_leave_what_the_model_holds_however_often_logs_are_compacted(
+    tmp_path: Path, version: int, index: Mapping[str, str]
+) -> None:
+    for seed in range(4):
+        random = Random(seed)
+        root = tmp_path / str(seed)
+        create(root, version=version)
+        model: dict[str, dict[str, Any]] = {}
+        for ts in range(1, 9):
+            columns = random.choice([ALL, ("id", "ts", "fare"), ("id", "ts", "note")])
+            rows: list[dict[str, Any]] = [
+                {
+                    "id": key,
+                    "ts": ts,
+                    "fare": random.choice([None, float(ts)]),
+                    "note": random.choice([None, f"n{ts}"]),
+                }
+                for key in random.sample("abcde", 3)
+            ]
+            options = dict(index) if columns is ALL else {**index, **STREAM}
+            upsert(root, [tuple(row[n] for n in columns) for row in rows], columns, options)
+            for row in rows:
+                old = model.get(row["id"], dict.fromkeys(ALL))
+                model[row["id"]] = {**old, **{name: row[name] for name in columns}}
+            if random.random() < 0.3:
+                gone = random.choice(sorted(model))
+                upsert(root, [(gone,)], ("id",), {**index, **DELETE})
+                del model[gone]
+            if random.random() < 0.3:
+                compact(root, index)
+            found = {
+                key: dict(zip(ALL, (key, *row), strict=True)) for key, row in read(root).items()
+            }
+            assert found == model, f"seed {seed}, step {ts}"
 
 
 REFUSED: list[tuple[Any, Mapping[str, str], type[TidelakeError], str]] = [

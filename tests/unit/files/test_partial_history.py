@@ -11,8 +11,10 @@ import pytest
 
 from tests.unit.files.test_partial_rows import SETS, WIDE
 from tests.unit.files.written_table import EVENT, WrittenTable
-from tidelake.files import read_slice
+from tidelake.config import CdcMode
+from tidelake.files import read_changes, read_slice
 from tidelake.files.write_task import COLUMNS, Change, LogFormat, LogSettings, WriteKind
+from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.records import MergeSpec
@@ -196,3 +198,26 @@ def test_a_window_returns_whole_rows_of_partial_updates(tmp_path: Path) -> None:
     plan = plan_incremental(state, start="20261115200002500")
     (row,) = (r for t in plan.tasks for b in read_slice(t, plan.spec) for r in b.to_pylist())
     assert row == {**old, "ts": 7, "note": None, "fare": 2.0}
+
+
+@pytest.mark.parametrize("kind", [WriteKind.APPEND, WriteKind.MERGE])
+def test_changes_show_whole_rows_of_partial_updates(tmp_path: Path, kind: WriteKind) -> None:
+    table = WrittenTable(
+        tmp_path,
+        mor=kind is WriteKind.APPEND,
+        fields=WIDE,
+        column_sets=SETS,
+        cdc=CdcMode.DATA_BEFORE_AFTER,
+        extra={
+            "hoodie.table.cdc.enabled": "true",
+            "hoodie.table.cdc.supplemental.logging.mode": "DATA_BEFORE_AFTER",
+        },
+    )
+    old = {"id": "a", "ts": 5, "text": "x", "city": "oslo", "fare": 1.0, "note": "old"}
+    table.write([old, {**old, "id": "b"}])
+    table.write([{"id": "a", "ts": 6, "note": None, COLUMNS: 0}], kind, change=Change.UPDATE)
+    plan = plan_changes(open_state(str(tmp_path)), start="20261115200001500")
+    (change,) = (r for t in plan.tasks for b in read_changes(t, plan.spec) for r in b.to_pylist())
+    assert change["op"] == "u"
+    assert {name: change["before"][name] for name in NAMES} == old
+    assert {name: change["after"][name] for name in NAMES} == {**old, "ts": 6, "note": None}

@@ -1,0 +1,476 @@
+"""The rows of a merge: the table joined with the source, and what the clauses make of each pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - the customary name
+from pyspark.sql import types as T  # noqa: N812
+
+from tidelake.engine.incoming_rows import (
+    CHECK,
+    GROUP,
+    ODD,
+    Incoming,
+    content_hash,
+)
+from tidelake.engine.key_columns import KeyColumns, bucket
+from tidelake.engine.merge_clauses import Deed, Expression, MergeRequest, Side
+from tidelake.engine.merge_plan import (
+    ClausePlan,
+    FromSource,
+    FromTarget,
+    MergePlan,
+    On,
+    Value,
+    matching,
+    mentions,
+    sides,
+)
+from tidelake.engine.row_count import bad_rows
+from tidelake.errors import SchemaError
+from tidelake.files.write_task import CHANGE, COLUMNS, Change
+from tidelake.records.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, top_level
+from tidelake.write.index import Index
+from tidelake.write.keys import KeySpec
+from tidelake.write.plan import Workload
+
+_HERE = "_tidelake_target"
+_THERE = "_tidelake_source"
+_CLAUSE = "_tidelake_clause"
+_OLD_KEY = "_tidelake_old_key"
+_OLD_PATH = "_tidelake_old_path"
+_OLD_FILE = "_tidelake_old_file"
+_OLD_ORDER = "_tidelake_old_order_"
+_NEW_KEY = "_tidelake_new_key"
+_NEW_PATH = "_tidelake_new_path"
+_MISFIT = "_tidelake_misfit_"
+_STALE = "_tidelake_stale"
+_BAD = "_tidelake_bad_"
+_CHANGE_OF = {
+    Deed.UPDATE: Change.UPDATE,
+    Deed.DELETE: Change.DELETE,
+    Deed.INSERT: Change.INSERT,
+}
+_BUCKETS = r"^[0-9]{8}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeRows:
+    """Makes the rows of one merge.
+
+    `columns` are those of the table after it, with their types, and `required` those of them that
+    may not be null. `stale_by` are ordering columns: a row whose values are lower than those that
+    the table has is left out.
+    """
+
+    request: MergeRequest
+    plan: MergePlan
+    on: On
+    columns: T.StructType
+    required: frozenset[str]
+    keys: KeySpec
+    index: Index
+    stale_by: Sequence[str] = ()
+
+    def partition_paths(self, source: DataFrame) -> DataFrame | None:
+        """Return the partitions in which matches can be, as far as the source tells."""
+        fields = [field.name for field in self.keys.partition]
+        own = {f.name: f.dataType for f in source.schema.fields}
+        if not fields or any(name not in own for name in fields):
+            return None
+        if self.on.by_identity:
+            if self.index.type.is_global:
+                return None
+        elif not set(fields) <= set(self.on.names) or any(
+            # Equal values of two types may be spelled in two ways.
+            own[name] != self.columns[name].dataType
+            for name in fields
+        ):
+            return None
+        spec = replace(self.keys, fields=(), named=False)
+        paths = KeyColumns(source.sparkSession, spec, source.schema)
+        return source.select(paths.partition_path().alias(PARTITION_PATH)).distinct()
+
+    def changes(self, target: DataFrame, source: DataFrame) -> Incoming:
+        """Return the rows to write, each with what it does to the table.
+
+        `target` are rows of the table with their meta columns. Raises `SchemaError` for expressions
+        that do not fit the two.
+        """
+        try:
+            named, theirs = self._named(target), self._with_aliases(source)
+            joined = named.join(theirs, self._matches(named, theirs), self._join())
+            made = self._chosen(joined, target, source)
+        except AnalysisException as cause:
+            raise self.unfit(cause, source.columns) from cause
+        return self._placed(made)
+
+    def _named(self, target: DataFrame) -> DataFrame:
+        """Return the table's rows under the names that expressions use."""
+        expressions = self.request.expressions()
+        is_short = mentions(expressions, "t") and not mentions(expressions, "target")
+        frame = target.select("*", F.lit(True).alias(_HERE))
+        if not is_short and mentions(expressions, "t") and "t" not in target.columns:
+            frame = _with_struct(frame, target, "t")
+        return frame.alias("t" if is_short else "target")
+
+    def _with_aliases(self, source: DataFrame) -> DataFrame:
+        """Return the source with a mark, its keys and paths, and the names that expressions use."""
+        made = [F.lit(True).alias(_THERE)]
+        if self.on.by_identity:
+            spec = self._keys_of_match(source)
+            keys = KeyColumns(source.sparkSession, spec, source.schema)
+            made += [keys.record_key().alias(_NEW_KEY), keys.partition_path().alias(_NEW_PATH)]
+        frame = source.select("*", *made)
+        for name in ("source", "s"):
+            if mentions(self.request.expressions(), name):
+                if name in source.columns:
+                    frame = frame.alias(name)
+                else:
+                    frame = _with_struct(frame, source, name)
+        return frame
+
+    def _keys_of_match(self, source: DataFrame) -> KeySpec:
+        """Return what makes two rows the same: the path counts where keys repeat across it."""
+        told = all(matching(f.name, source.columns) for f in self.keys.partition)
+        if self.index.type.is_global or not told:
+            return replace(self.keys, partition=())
+        return self.keys
+
+    def _matches(self, target: DataFrame, source: DataFrame) -> Column:
+        if self.on.by_identity:
+            same = target[RECORD_KEY] == F.col(_NEW_KEY)
+            if self._keys_of_match(source).partition:
+                same &= target[PARTITION_PATH] == F.col(_NEW_PATH)
+            return same
+        if self.on.condition is not None:
+            return _column(self.on.condition)
+        names = [(name, matching(name, source.columns) or name) for name in self.on.names]
+        return reduce(and_, (target[f"`{a}`"] == source[f"`{b}`"] for a, b in names))
+
+    def _join(self) -> str:
+        _, new, left = sides(self.request)
+        if new:
+            return "full" if left else "right"
+        return "left" if left else "inner"
+
+    def _chosen(self, joined: DataFrame, target: DataFrame, source: DataFrame) -> DataFrame:
+        """Return the pairs that a clause applies to, with the values that it makes."""
+        here, there = F.col(_HERE).isNotNull(), F.col(_THERE).isNotNull()
+        of_side = {
+            Side.MATCHED: here & there,
+            Side.NOT_MATCHED: ~here & there,
+            Side.NOT_MATCHED_BY_SOURCE: here & ~there,
+        }
+        number: Column | None = None
+        for at, plan in enumerate(self.plan.clauses):
+            applies = of_side[plan.clause.side]
+            if plan.clause.condition is not None:
+                applies &= _column(plan.clause.condition)
+            number = F.when(applies, at) if number is None else number.when(applies, at)
+        assert number is not None
+        picked = joined.select("*", number.alias(_CLAUSE)).where(F.col(_CLAUSE).isNotNull())
+        values = self._typed(picked, target, source)
+        old = [target[f"`{name}`"].alias(f"{_OLD_ORDER}{name}") for name in self._ordering()]
+        return picked.select(
+            *(self._by_clause(f.name, f.dataType, values).alias(f.name) for f in self.columns),
+            *(
+                self._misfit(f.name, f.dataType, values).alias(f"{_MISFIT}{f.name}")
+                for f in self._doubtful(values)
+            ),
+            _CLAUSE,
+            target[RECORD_KEY].alias(_OLD_KEY),
+            target[PARTITION_PATH].alias(_OLD_PATH),
+            F.substring_index(target[FILE_NAME], "_", 1).alias(_OLD_FILE),
+            *old,
+        )
+
+    def _typed(
+        self, picked: DataFrame, target: DataFrame, source: DataFrame
+    ) -> list[dict[str, _Typed]]:
+        """Return the value of each column in each clause, with its type."""
+        found: list[dict[str, Column]] = []
+        for plan in self.plan.clauses:
+            made = {name: _value(v, target, source) for name, v in plan.values.items()}
+            found.append({name: column for name, column in made.items() if column is not None})
+        flat = [column for values in found for column in values.values()]
+        kinds = iter(picked.select(*(c.alias(str(at)) for at, c in enumerate(flat))).schema.fields)
+        return [
+            {name: _Typed(column, next(kinds).dataType) for name, column in values.items()}
+            for values in found
+        ]
+
+    def _by_clause(
+        self, name: str, kind: T.DataType, values: Sequence[Mapping[str, _Typed]]
+    ) -> Column:
+        made = F.when(F.lit(False), F.lit(None).cast(kind))
+        for at, own in enumerate(values):
+            if name in own:
+                made = made.when(F.col(_CLAUSE) == at, own[name].fitted(kind))
+        return made
+
+    def _doubtful(self, values: Sequence[Mapping[str, _Typed]]) -> list[T.StructField]:
+        """Return the columns that get values of a type which theirs may not hold."""
+        return [
+            f
+            for f in self.columns.fields
+            if any(f.name in own and not own[f.name].surely_fits(f.dataType) for own in values)
+        ]
+
+    def _misfit(
+        self, name: str, kind: T.DataType, values: Sequence[Mapping[str, _Typed]]
+    ) -> Column:
+        made = F.when(F.lit(False), F.lit(False))
+        for at, own in enumerate(values):
+            if name in own and not own[name].surely_fits(kind):
+                made = made.when(F.col(_CLAUSE) == at, own[name].is_lost(kind))
+        return F.coalesce(made, F.lit(False))
+
+    def _ordering(self) -> list[str]:
+        names = top_level(self.stale_by)
+        return names if any(self._assigns(name) for name in names) else []
+
+    def _assigns(self, name: str) -> bool:
+        return any(
+            plan.clause.deed is Deed.UPDATE
+            and name in plan.values
+            and not isinstance(plan.values[name], FromTarget)
+            for plan in self.plan.clauses
+        )
+
+    def _placed(self, made: DataFrame) -> Incoming:
+        """Return the rows with keys, paths, groups, and what is wrong with them."""
+        plans = list(enumerate(self.plan.clauses))
+        inserts = [at for at, plan in plans if plan.clause.deed is Deed.INSERT]
+        checked = [at for at, plan in plans if plan.checks_identity]
+        is_insert = _is_one_of(inserts)
+        key, path = F.col(_OLD_KEY), F.col(_OLD_PATH)
+        group = F.col(_OLD_FILE)
+        odd = F.lit(False)
+        if self.index.is_simple_bucket:
+            group = F.when(group.rlike(_BUCKETS), F.substring(group, 1, 8)).otherwise(group)
+        bad: dict[str, Column] = {}
+        if inserts or checked:
+            keys = KeyColumns(made.sparkSession, self.keys, made.schema)
+            new_key, new_path = keys.record_key(), keys.partition_path()
+            if inserts:
+                key = F.when(is_insert, new_key).otherwise(key)
+                path = F.when(is_insert, new_path).otherwise(path)
+                if self.index.is_simple_bucket:
+                    fields, count = self.index.hash_fields, self.index.buckets
+                    number = F.lpad(bucket(keys.hashed_parts(fields), count).cast("string"), 8, "0")
+                    group = F.when(is_insert, number).otherwise(group)
+                    odd = is_insert & keys.is_oddly_hashed(fields)
+                if not self.keys.is_made_up:
+                    names = ", ".join(self.keys.fields)
+                    bad[f"no value in the record key ({names})"] = is_insert & keys.is_bad_key()
+                if self.keys.partition:
+                    names = ", ".join(f.name for f in self.keys.partition)
+                    bad[f"no value in a partition field ({names})"] = (
+                        is_insert & keys.is_bad_partition()
+                    )
+            if checked:
+                moved = ~(new_key.eqNullSafe(key) & new_path.eqNullSafe(path))
+                if self.keys.is_made_up:
+                    moved = ~new_path.eqNullSafe(path)
+                bad["values that would give it another key or partition"] = (
+                    _is_one_of(checked) & moved
+                )
+        bad |= self._null_where_required()
+        bad |= {
+            f"a value that column {name.removeprefix(_MISFIT)} does not hold": F.col(f"`{name}`")
+            for name in made.columns
+            if name.startswith(_MISFIT)
+        }
+        columns = self.columns.names
+        check = F.xxhash64(key, path)
+        if inserts and self.keys.is_made_up:
+            check = F.when(is_insert, content_hash(made, columns)).otherwise(check)
+        placed = made.select(
+            *(F.col(f"`{name}`") for name in columns),
+            key.alias(RECORD_KEY),
+            path.alias(PARTITION_PATH),
+            check.alias(CHECK),
+            group.alias(GROUP),
+            odd.alias(ODD),
+            self._per_clause(lambda plan: int(_CHANGE_OF[plan.clause.deed])).alias(CHANGE),
+            self._per_clause(lambda plan: plan.column_set).alias(COLUMNS),
+            self._is_stale().alias(_STALE),
+            *(condition.alias(f"{_BAD}{at}") for at, condition in enumerate(bad.values())),
+        )
+        flags = {problem: F.col(f"{_BAD}{at}") for at, problem in enumerate(bad)}
+        return Incoming(placed, tuple(columns), flags)
+
+    def _null_where_required(self) -> dict[str, Column]:
+        found = {}
+        for name in sorted(self.required):
+            brought = [at for at, plan in enumerate(self.plan.clauses) if name in plan.values]
+            if brought:
+                problem = f"null in {name}, which the table requires"
+                found[problem] = _is_one_of(brought) & F.col(f"`{name}`").isNull()
+        return found
+
+    def _is_stale(self) -> Column:
+        """Return whether a row is older than the one that the table has."""
+        if not self._ordering():
+            return F.lit(False)
+        lower = F.lit(False)
+        for field in reversed(self.stale_by):
+            new, old = _field(field), _field(f"{_OLD_ORDER}{field}")
+            lower = (new < old) | ((new == old) & lower)
+        updates = [
+            at for at, plan in enumerate(self.plan.clauses) if plan.clause.deed is Deed.UPDATE
+        ]
+        return F.coalesce(_is_one_of(updates) & lower, F.lit(False))
+
+    def _per_clause(self, number: Callable[[ClausePlan], int | None]) -> Column:
+        made = F.when(F.lit(False), F.lit(None).cast("int"))
+        for at, plan in enumerate(self.plan.clauses):
+            made = made.when(F.col(_CLAUSE) == at, F.lit(number(plan)).cast("int"))
+        return made
+
+    def unfit(self, cause: AnalysisException, columns: Sequence[str]) -> SchemaError:
+        """Return the error for an expression that Spark does not understand."""
+        said = str(cause).strip().partition("\n")[0]
+        return SchemaError(
+            f"the merge does not fit the table and the source: {said}",
+            next_step="name columns as target.x and source.x; the table has "
+            f"{', '.join(self.columns.names)}, the source has {', '.join(columns)}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Typed:
+    """An expression and its type."""
+
+    column: Column
+    kind: T.DataType
+
+    def fitted(self, wanted: T.DataType) -> Column:
+        """Return the value as a column of another type holds it; null when it does not."""
+        if self.kind == wanted:
+            return self.column
+        if hasattr(self.column, "try_cast") and not self.surely_fits(wanted):
+            found: Column = self.column.try_cast(wanted)
+            return found
+        return self.column.cast(wanted)
+
+    def surely_fits(self, wanted: T.DataType) -> bool:
+        """Return whether every value of the type has a place in the other."""
+        if self.kind == wanted or isinstance(self.kind, T.NullType):
+            return True
+        if isinstance(wanted, T.StringType):
+            return True
+        own, other = _WIDTH.get(type(self.kind)), _WIDTH.get(type(wanted))
+        return own is not None and other is not None and own <= other
+
+    def is_lost(self, wanted: T.DataType) -> Column:
+        """Return whether the value does not survive."""
+        found = self.fitted(wanted)
+        lost = found.isNull()
+        if isinstance(self.kind, T.IntegralType) and isinstance(wanted, T.IntegralType):
+            lost |= found.cast(self.kind) != self.column
+        return self.column.isNotNull() & lost
+
+
+def _value(value: Value, target: DataFrame, source: DataFrame) -> Column | None:
+    if isinstance(value, FromSource):
+        return source[f"`{value.name}`"]
+    if isinstance(value, FromTarget):
+        # A column that the merge adds is null so far.
+        return target[f"`{value.name}`"] if value.name in target.columns else None
+    return _column(value)
+
+
+def _column(expression: Expression) -> Column:
+    return F.expr(expression) if isinstance(expression, str) else expression
+
+
+def _field(path: str) -> Column:
+    return F.col(".".join(f"`{name}`" for name in path.split(".")))
+
+
+def _is_one_of(clauses: Sequence[int]) -> Column:
+    return F.col(_CLAUSE).isin(*clauses) if clauses else F.lit(False)
+
+
+def _with_struct(frame: DataFrame, of: DataFrame, name: str) -> DataFrame:
+    """Return the frame with the columns of another once more, as fields of a struct."""
+    return frame.select("*", F.struct(*(of[f"`{n}`"] for n in of.columns)).alias(name))
+
+
+def count_changes(rows: Incoming, *, may_match_twice: bool) -> Workload:
+    """Run the rows once and count them; raise `SchemaError` for rows that may not be written.
+
+    That includes rows of the table which several source rows match, unless that is fine.
+    """
+    problems = list(rows.bad)
+    counts = F.col(_STALE) == F.lit(False)
+    by = [PARTITION_PATH, GROUP]
+    each = rows.frame.groupBy(*by, *([] if may_match_twice else [RECORD_KEY])).agg(
+        F.count_if(counts).alias("rows"),
+        F.bit_xor(F.when(counts, F.col(CHECK))).alias("check"),
+        F.count_if(counts & F.col(ODD)).alias("odd"),
+        F.count_if(F.col(CHANGE) != int(Change.INSERT)).alias("matches"),
+        *(F.count_if(rows.bad[p]).alias(f"bad{at}") for at, p in enumerate(problems)),
+    )
+    if not may_match_twice:
+        twice = F.col("matches") > 1
+        each = each.groupBy(*by).agg(
+            *(
+                F.sum(n).alias(n)
+                for n in ("rows", "odd", *(f"bad{at}" for at in range(len(problems))))
+            ),
+            F.bit_xor("check").alias("check"),
+            F.count_if(twice).alias("twice"),
+            F.max(F.when(twice, F.col(RECORD_KEY))).alias("example"),
+        )
+    found = each.collect()
+    if not may_match_twice:
+        _refuse_matched_twice(found)
+    for at, problem in enumerate(problems):
+        wrong = sum(row[f"bad{at}"] for row in found)
+        if wrong:
+            raise bad_rows(problem, wrong)
+    checksum = 0
+    for row in found:
+        checksum ^= row["check"] or 0
+    return Workload(
+        counts={(row[PARTITION_PATH], row[GROUP]): row["rows"] for row in found if row["rows"]},
+        checksum=checksum,
+        oddly_hashed=sum(row["odd"] for row in found),
+    )
+
+
+def without_stale(rows: Incoming) -> Incoming:
+    """Return the rows that take effect."""
+    return rows.with_frame(rows.frame.where(~F.col(_STALE)))
+
+
+def _refuse_matched_twice(found: Sequence[Row]) -> None:
+    count = sum(row["twice"] for row in found)
+    if count:
+        example = next(row["example"] for row in found if row["twice"])
+        raise SchemaError(
+            f"{count} row{'s' if count > 1 else ''} of the table, such as the one with key "
+            f"{example!r}, match{'' if count > 1 else 'es'} several rows of the source, and which "
+            "of them counts is not said",
+            next_step="leave one source row for each, such as the newest; nothing was written",
+        )
+
+
+#: How much a number holds; what holds less fits into what holds more.
+_WIDTH: Mapping[type[T.DataType], int] = {
+    T.ByteType: 1,
+    T.ShortType: 2,
+    T.IntegerType: 3,
+    T.LongType: 4,
+    T.FloatType: 5,
+    T.DoubleType: 6,
+}

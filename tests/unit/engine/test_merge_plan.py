@@ -1,0 +1,153 @@
+"""Which columns the clauses of a merge bring, look at and refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tidelake.engine.merge_clauses import Clause, Deed, MergeRequest, Side
+from tidelake.engine.merge_plan import (
+    ClausePlan,
+    FromSource,
+    FromTarget,
+    MergePlan,
+    TableShape,
+    mentions,
+    plan_merge,
+    plan_on,
+    read_columns,
+)
+from tidelake.errors import ConfigError, SchemaError
+
+SHAPE = TableShape(
+    columns=("id", "city", "ts", "fare", "note"),
+    key=("id",),
+    partition=("city",),
+    fixed=frozenset({"id", "city"}),
+    ordering=("ts",),
+    required=frozenset(),
+    is_partial=True,
+)
+SOURCE = ("id", "city", "ts", "fare", "note", "more")
+
+
+def update(values: Any = None, **more: Any) -> Clause:
+    return Clause(side=Side.MATCHED, deed=Deed.UPDATE, values=values, **more)
+
+
+def insert(values: Any = None) -> Clause:
+    return Clause(side=Side.NOT_MATCHED, deed=Deed.INSERT, values=values)
+
+
+def request(*clauses: Clause, on: Any = None, evolves: bool = False) -> MergeRequest:
+    return MergeRequest(source=None, on=on, clauses=clauses, evolves=evolves)  # type: ignore[arg-type] # no session here
+
+
+def planned(clause: Clause, shape: TableShape = SHAPE) -> tuple[MergePlan, ClausePlan]:
+    plan = plan_merge(request(clause), SOURCE, shape)
+    return plan, plan.clauses[0]
+
+
+def test_an_update_brings_what_it_sets_and_the_ordering_as_it_is() -> None:
+    plan, own = planned(update({"NOTE": "'n'"}))
+    assert own.values == {"note": "'n'", "ts": FromTarget("ts")}
+    assert [s.names for s in plan.column_sets] == [("ts", "note")]
+    assert plan.column_sets[0].is_known
+    assert own.column_set == 0
+
+
+def test_updates_of_the_same_columns_share_a_set() -> None:
+    clauses = [update({"note": "'a'"}, condition="c"), update({"fare": "1"}, condition="d")]
+    plan = plan_merge(request(*clauses, update({"note": "'b'"})), SOURCE, SHAPE)
+    assert [c.column_set for c in plan.clauses] == [0, 1, 0]
+
+
+def test_an_update_of_every_column_brings_whole_rows() -> None:
+    for values in (None, {"ts": "1", "fare": "1", "note": "''"}):
+        plan, own = planned(update(values))
+        assert own.column_set is None
+        assert plan.column_sets == ()
+        assert set(own.values) == set(SHAPE.columns)
+
+
+def test_where_rows_have_to_be_whole_the_table_completes_them() -> None:
+    plan, own = planned(update({"note": "'n'"}), replace(SHAPE, is_partial=False))
+    assert plan.column_sets == ()
+    assert own.values["fare"] == FromTarget("fare")
+    assert own.values["id"] == FromTarget("id")
+
+
+def test_a_key_that_is_set_is_checked_and_not_written() -> None:
+    plan, own = planned(update({"id": "source.id", "note": "'n'"}))
+    assert own.checks_identity
+    assert own.values["city"] == FromTarget("city")
+    assert plan.column_sets[0].names == ("ts", "note")
+
+
+def test_an_insert_takes_the_columns_of_the_source() -> None:
+    _, own = planned(insert())
+    assert own.values == {name: FromSource(name) for name in SHAPE.columns}
+
+
+@pytest.mark.parametrize(
+    ("clause", "words"),
+    [
+        (update({"nope": "1"}), "nope"),
+        (update({"fare": "1", "FARE": "2"}), "fare twice"),
+        (insert({"id": "1"}), "city, ts"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(clause: Clause, words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        planned(clause)
+
+
+def test_a_source_without_all_columns_is_refused_unless_the_schema_may_differ() -> None:
+    with pytest.raises(SchemaError, match="fare, note"):
+        plan_merge(request(update()), ("id", "city", "ts"), SHAPE)
+    plan = plan_merge(request(update(), evolves=True), ("id", "city", "ts", "fare"), SHAPE)
+    assert plan.column_sets[0].names == ("ts", "fare")
+
+
+@pytest.mark.parametrize(
+    ("on", "names", "covers"),
+    [
+        (None, (), True),
+        ("id", ("id",), True),
+        (["ID", "city"], ("id", "city"), True),
+        (["id", "fare"], ("id", "fare"), False),
+        ("target.id = source.id", ("id",), True),
+        ("t.`id` = u.id AND u.city=t.city", ("id", "city"), True),
+        ("target.id = source.id and target.fare = source.fare", ("id", "fare"), False),
+        ("target.id = source.id and target.fare > 3", (), False),
+        ("target.id = source.id or target.city = source.city", (), False),
+        ("target.id = target.id", (), False),
+        ("target.id = source.city", (), False),
+    ],
+)
+def test_what_a_match_says_of_the_key(on: Any, names: tuple[str, ...], covers: bool) -> None:
+    found = plan_on(on, SOURCE, SHAPE)
+    assert (found.names, found.covers_identity) == (names, covers)
+    assert found.by_identity is (on is None)
+
+
+def test_matches_by_a_key_that_is_made_up_are_refused() -> None:
+    with pytest.raises(ConfigError, match="makes up"):
+        plan_on(None, SOURCE, replace(SHAPE, key=()))
+
+
+def test_only_columns_that_somebody_names_are_read() -> None:
+    asked = request(update({"note": "concat(target.note, source.more)"}, condition="FARE > 1"))
+    plan = plan_merge(asked, SOURCE, SHAPE)
+    on = plan_on(None, SOURCE, SHAPE)
+    assert read_columns(asked, plan, on, SHAPE) == ["ts", "fare", "note"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("s.x > 1", True), ("`s`.x", True), ("S . x", True), ("ts.x", False), ("target.s > 1", False)],
+)
+def test_a_qualifier_is_found_in_texts(text: str, found: bool) -> None:
+    assert mentions([text], "s") is found
