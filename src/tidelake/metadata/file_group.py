@@ -18,7 +18,7 @@ from tidelake.formats.log_block import (
     valid_blocks,
 )
 from tidelake.formats.metadata_encoding import transcode
-from tidelake.formats.metadata_record import MetadataRecord
+from tidelake.formats.metadata_record import FileList, MetadataRecord
 from tidelake.metadata.merge import is_live, merge
 from tidelake.metadata.names import METADATA_FOLDER
 from tidelake.model import BaseFile, FileSlice
@@ -151,6 +151,25 @@ class MetadataFileGroup:
                 for key, record in layer.find(wanted):
                     merged[key] = merge(merged.get(key), record)
         return {key: rec for key, rec in merged.items() if rec is not None and is_live(rec)}
+
+    def buried(self, wanted: Keys) -> dict[str, frozenset[str]]:
+        """Return the files that were listed under a key before the key as a whole was deleted.
+
+        Apache Hudi's compaction forgets the delete when the key was written again since, and lists
+        them anew.
+        """
+        if self._layers is None:
+            self._layers = list(self._load())
+        merged: dict[str, MetadataRecord | None] = {}
+        graves: dict[str, set[str]] = {}
+        for layer in self._layers:
+            with reading_metadata(layer.path):
+                for key, record in layer.find(wanted):
+                    known = merged.get(key)
+                    if record is None and isinstance(known, FileList):
+                        graves.setdefault(key, set()).update(known.entries)
+                    merged[key] = merge(known, record)
+        return {key: frozenset(names) for key, names in graves.items()}
 
     def newest(self, wanted: Keys) -> dict[str, tuple[bytes, str]]:
         """Return the newest value of each wanted key as it is stored, with its schema."""

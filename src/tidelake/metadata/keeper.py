@@ -20,12 +20,13 @@ from tidelake.formats import index_definitions
 from tidelake.formats.metadata_encoding import encode_files
 from tidelake.formats.metadata_record import ALL_PARTITIONS, FileEntry, partition_identifier
 from tidelake.metadata.build import build
-from tidelake.metadata.file_group import reading_metadata
+from tidelake.metadata.file_group import Keys, reading_metadata
 from tidelake.metadata.freshness import built, unknown
 from tidelake.metadata.names import COLUMN_STATS, FILES, PARTITION_STATS
 from tidelake.metadata.own_table import OwnTable, Updates
 from tidelake.metadata.statistics import (
     bounds_of_files,
+    groups,
     is_told,
     load_definitions,
     stats_records,
@@ -258,10 +259,22 @@ class MetadataTableKeeper:
     def _write(
         self, own: OwnTable, instant_time: str, changes: FileChanges, times: InstantTimes
     ) -> None:
-        updates: Updates = {FILES: file_records(changes, own.config.table_version)}
         with reading_metadata(""):
+            told = self._with_ghosts(own, changes)
+            updates: Updates = {FILES: file_records(told, own.config.table_version)}
             updates = {**updates, **self._statistics(own, changes)}
             own.commit(instant_time, updates, times)
+
+    @staticmethod
+    def _with_ghosts(own: OwnTable, changes: FileChanges) -> FileChanges:
+        """Return the changes with files of earlier lives of a partition, lest they come back."""
+        names = {partition_identifier(partition): partition for partition in changes.begun}
+        deleted = {partition: list(files) for partition, files in changes.deleted.items()}
+        for group in groups(own, FILES) if names else ():
+            for key, ghosts in group.buried(Keys(names)).items():
+                gone = ghosts - changes.written[names[key]].keys()
+                deleted.setdefault(names[key], []).extend(sorted(gone))
+        return replace(changes, deleted=deleted)
 
     def _statistics(self, own: OwnTable, changes: FileChanges) -> Updates:
         """Return what the statistics learn; or take them out of use where they would have a gap."""

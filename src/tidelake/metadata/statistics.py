@@ -123,7 +123,7 @@ def _partition_records(
         for column in columns
     }
     before: dict[str, ColumnBounds] = {}
-    for group in _groups(own, PARTITION_STATS):
+    for group in groups(own, PARTITION_STATS):
         for key, (value, schema) in group.newest(Keys(wanted)).items():
             bounds = decode_bounds(value, schema)
             if bounds is not None:
@@ -151,7 +151,7 @@ def _partition_records(
 
 def _known_partitions(own: OwnTable) -> frozenset[str]:
     names: set[str] = set()
-    for group in _groups(own, FILES):
+    for group in groups(own, FILES):
         record = group.find(Keys([ALL_PARTITIONS])).get(ALL_PARTITIONS)
         if isinstance(record, FileList):
             live = (name for name, entry in record.entries.items() if not entry.is_deleted)
@@ -159,7 +159,8 @@ def _known_partitions(own: OwnTable) -> frozenset[str]:
     return frozenset(names)
 
 
-def _groups(own: OwnTable, partition: str) -> Iterator[MetadataFileGroup]:
+def groups(own: OwnTable, partition: str) -> Iterator[MetadataFileGroup]:
+    """Return the file groups of a partition of the metadata table."""
     for found in own.slices(partition):
         yield MetadataFileGroup(
             own.storage,

@@ -22,7 +22,7 @@ from typing import Protocol
 from tidelake.config import TableConfig, keys
 from tidelake.env import Env
 from tidelake.formats.column_bounds import ColumnBounds
-from tidelake.formats.commit_metadata import WriteStat
+from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
 from tidelake.timeline import Timeline, update_table_config
 from tidelake.txn.time import InstantTimes
 
@@ -36,7 +36,8 @@ class FileChanges:
     `written` gives the size in bytes of each file by its name. `deleted` are names of files that
     are gone from storage, `gone` partitions without any file left. Files of the file ids in
     `replaced` stay where they are, but hold no rows of the table any more. `bounds` are those of
-    the columns of a file, by its path.
+    the columns of a file, by its path. In the partitions of `begun` all files that are written are
+    of new file groups.
     """
 
     written: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class FileChanges:
     gone: Sequence[str] = ()
     replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
     bounds: Mapping[str, Mapping[str, ColumnBounds]] = field(default_factory=dict)
+    begun: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.written or self.deleted or self.gone or self.replaced)
@@ -55,7 +57,10 @@ def changes_of(
     """Return what a write with these stats does to files."""
     written: dict[str, dict[str, int]] = {}
     bounds: dict[str, Mapping[str, ColumnBounds]] = {}
+    grown: set[str] = set()
     for stat in stats:
+        if stat.prev_commit not in (None, NO_PREVIOUS_COMMIT):
+            grown.add(stat.partition_path or "")
         files = dict(stat.cdc_stats or {})
         if stat.path is not None:
             files[stat.path] = stat.file_size_in_bytes or 0
@@ -64,7 +69,12 @@ def changes_of(
         for path, size_bytes in files.items():
             partition, _, name = path.rpartition("/")
             written.setdefault(partition, {})[name] = size_bytes
-    return FileChanges(written=written, replaced=dict(replaced or {}), bounds=bounds)
+    return FileChanges(
+        written=written,
+        replaced=dict(replaced or {}),
+        bounds=bounds,
+        begun=frozenset(written) - grown,
+    )
 
 
 class MetadataKeeper(Protocol):

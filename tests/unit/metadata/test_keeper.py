@@ -15,14 +15,18 @@ from tidelake.env import Env
 from tidelake.errors import CorruptFileError, UnsupportedTableError
 from tidelake.formats import index_definitions
 from tidelake.formats.index_definitions import IndexDefinition
+from tidelake.formats.metadata_record import FileList, decode
 from tidelake.metadata import MetadataTable
+from tidelake.metadata.file_group import Keys
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
-from tidelake.metadata.names import METADATA_FOLDER
+from tidelake.metadata.names import FILES, METADATA_FOLDER
+from tidelake.metadata.own_table import OwnTable
+from tidelake.metadata.statistics import groups
 from tidelake.model import TableType
 from tidelake.storage import MemoryStorage, Storage
 from tidelake.testing import Crash, Fault, FaultyStorage
 from tidelake.timeline import load_table_config, load_timeline, update_table_config
-from tidelake.txn import NoMetadataTable
+from tidelake.txn import FileChanges, InstantTimes, NoMetadataTable
 from tidelake.view import StorageListing
 
 FIRST = {"a-0": "a1", "b-0": "b1"}
@@ -265,3 +269,32 @@ def test_definitions_of_what_is_not_kept_go_with_its_name(
     assert set(index_definitions.decode(storage.read(path))) == {"column_stats"}
     assert "bloom_filters, expr_index_y, secondary_index_x of the metadata table" in caplog.text
     agrees(storage)
+
+
+@each_kind
+def test_files_of_a_partition_that_was_dropped_stay_away_when_it_comes_back(
+    table_version: int, table_type: TableType
+) -> None:
+    storage = created(table_version, table_type)
+    before = set(data_files(StorageListing(storage))["p=1"])
+    env = Env(storage)
+    config = load_table_config(storage)
+    timeline = load_timeline(storage, config)
+    times = InstantTimes(env.clock, config, timeline)
+    keeper = MetadataTableKeeper(env)
+    keeper.prepare(config, timeline, times)
+    own = OwnTable.load(storage)
+    assert own is not None
+    # So says a clean of Apache Hudi that leaves no file of a partition.
+    own.commit(times.next(), {FILES: {"p=1": None}}, times)
+    changes = FileChanges(written={"p=1": {"new.parquet": 9}}, begun=frozenset({"p=1"}))
+    keeper.record(times.next(), changes, times)
+    own = OwnTable.load(storage)
+    assert own is not None
+    (group,) = groups(own, FILES)
+    value, schema = group.newest(Keys(["p=1"]))["p=1"]
+    _, record = decode(value, schema)
+    # Its compaction puts the newest record over the base file, whatever was in between.
+    assert isinstance(record, FileList)
+    assert {n for n, entry in record.entries.items() if entry.is_deleted} == before
+    assert [n for n, entry in record.entries.items() if not entry.is_deleted] == ["new.parquet"]

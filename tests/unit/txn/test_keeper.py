@@ -89,7 +89,8 @@ def test_files_are_recorded_while_their_instant_is_still_inflight(
     assert keeper.told[0][::2] == ("prepare", None)
     assert keeper.told[1:] == [("record", txn.instant_time, State.INFLIGHT)]
     assert keeper.files[-1] == [stat.path]
-    assert keeper.changes == [FileChanges(written={PARTITION: {(stat.path or "")[4:]: 2}})]
+    written = {PARTITION: {(stat.path or "")[4:]: 2}}
+    assert keeper.changes == [FileChanges(written=written, begun=frozenset({PARTITION}))]
 
 
 @each_kind
@@ -124,4 +125,5 @@ def test_a_failed_instant_is_forgotten_before_its_files_go(
 def test_change_logs_are_files_of_a_write_too() -> None:
     stat = WriteStat(file_id="a-0", path=None, cdc_stats={"p=1/.a.cdc": 7})
     made = changes_of([stat], {"p": ["b"]})
-    assert made == FileChanges(written={"p=1": {".a.cdc": 7}}, replaced={"p": ["b"]})
+    begun = frozenset({"p=1"})
+    assert made == FileChanges(written={"p=1": {".a.cdc": 7}}, replaced={"p": ["b"]}, begun=begun)
