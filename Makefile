@@ -9,7 +9,7 @@ LANE_READY := .venv-interop/.synced
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format golden fuzz long interop sample bench clean
+.PHONY: help setup demo test check format golden fuzz long sim interop sample bench clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ fuzz: $(READY) ## thousands of damaged files: each ends in the right rows or in 
 
 long: $(READY) ## every kind of table and thousands of random writes, against hudi-rs and a model
 	$(PY) -m pytest tests/spark tests/writes -m long -s
+
+sim: $(READY) ## twenty thousand seeded histories of writers, compactors and readers, with every fault
+	TIDELAKE_SEEDS=0-5000 $(PY) -m pytest tests/sim -s --timeout 7200
 
 interop: $(LANE_READY) ## the pyspark 3.5 lane: tables shared with Apache Hudi, and the golden set
 	$(LANE_PY) -m pytest tests/interop -m interop

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Event, Thread
 from typing import Protocol
 
 from tidelake.storage import Storage
@@ -47,6 +49,28 @@ class RandomIds:
         return str(uuid.uuid4())  # noqa: TID251 - this is the source that others take
 
 
+class Ticker(Protocol):
+    """A way to have something done again and again, while other work goes on."""
+
+    def every(self, interval_ms: int, act: Callable[[], None]) -> Callable[[], None]:
+        """Call `act` every `interval_ms` until the function that is returned is called."""
+
+
+class ThreadTicker:
+    """Threads of this process; a call that hangs does not keep the next one from being made."""
+
+    def every(self, interval_ms: int, act: Callable[[], None]) -> Callable[[], None]:
+        """Call `act` every `interval_ms` until the function that is returned is called."""
+        stop = Event()
+
+        def repeat() -> None:
+            while not stop.wait(interval_ms / 1000):
+                Thread(target=act, daemon=True).start()
+
+        Thread(target=repeat, daemon=True).start()
+        return stop.set
+
+
 @dataclass(frozen=True, slots=True)
 class Env:
     """What everything above storage is given to work with."""
@@ -54,3 +78,4 @@ class Env:
     storage: Storage
     clock: Clock = field(default_factory=SystemClock)
     ids: Ids = field(default_factory=RandomIds)
+    ticker: Ticker = field(default_factory=ThreadTicker)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import BinaryIO
 
@@ -12,11 +12,20 @@ from tidelake.storage.protocol import FileInfo, Folder, StorageSpec, Tagged
 
 
 class MemoryStorage:
-    """Files held in a dictionary; modification times count the writes, so they never tie."""
+    """Files held in a dictionary.
 
-    def __init__(self, files: Mapping[str, bytes] | None = None) -> None:
+    Modification times are what `now_ms` says; without it they count the writes, and never tie.
+    """
+
+    def __init__(
+        self,
+        files: Mapping[str, bytes] | None = None,
+        *,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
         self._tick = count(1)
-        self._files: dict[str, tuple[bytes, int]] = {}
+        self._now_ms = now_ms
+        self._files: dict[str, tuple[bytes, int, int]] = {}
         for path, data in (files or {}).items():
             self.put(path, data)
 
@@ -81,7 +90,8 @@ class MemoryStorage:
 
     def put(self, path: str, data: bytes) -> None:
         """Write the file, replacing what was there."""
-        self._files[path] = (data, next(self._tick))
+        written = next(self._tick)
+        self._files[path] = (data, self._now_ms() if self._now_ms else written, written)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create the file, or return False when it exists already."""
@@ -93,7 +103,7 @@ class MemoryStorage:
     def read_tagged(self, path: str) -> Tagged:
         """Return the whole file with its tag, or raise `MissingFileError`."""
         data = self.read(path)
-        return Tagged(data, str(self._files[path][1]))
+        return Tagged(data, str(self._files[path][2]))
 
     def put_if_tagged(self, path: str, data: bytes, tag: str) -> str | None:
         """Replace the file that still has `tag`; return its new tag, or None when it has not."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from threading import Event, Thread
 
 from tidelake.env import Env
 from tidelake.errors import StorageError
@@ -39,7 +38,7 @@ class Heartbeat:
         self._expires_ms = expires_ms
         self._owner = owner
         self._last_ms: int | None = None
-        self._stop: Event | None = None
+        self._stop: Callable[[], None] | None = None
 
     def beat(self) -> None:
         """Give a sign of life."""
@@ -59,7 +58,6 @@ class Heartbeat:
 
         A call that fails or hangs does not end it: the next one may go through.
         """
-        self._stop = stop = Event()
 
         def beat() -> None:
             try:
@@ -67,25 +65,18 @@ class Heartbeat:
             except StorageError as cause:
                 _log.warning("no sign of life could be given: %s", cause.problem)
 
-        thread = Thread(target=_repeat, args=(beat, self._interval_ms / 1000, stop), daemon=True)
-        thread.start()
+        self._stop = self._env.ticker.every(self._interval_ms, beat)
 
     def stop(self) -> None:
         """Give no more signs of life, and leave the file to whoever it belongs to now."""
         if self._stop is not None:
-            self._stop.set()
+            self._stop()
             self._stop = None
 
     def end(self) -> None:
         """Stop, and leave no file."""
         self.stop()
         self._env.storage.delete(self._path)
-
-
-def _repeat(act: Callable[[], None], pause_s: float, stop: Event) -> None:
-    while not stop.wait(pause_s):
-        # A call that hangs must not keep the ones after it from being made.
-        Thread(target=act, daemon=True).start()
 
 
 def last_beats(storage: Storage) -> Mapping[str, int]:

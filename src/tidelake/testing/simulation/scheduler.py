@@ -1,0 +1,297 @@
+"""Actors that take turns: the seed says who runs, what fails, and what time it is.
+
+Every call to the storage is a point where another actor may run instead. Only one runs at a time,
+so that a history depends on nothing but its seed; threads are used because the code under test
+calls the storage from wherever it is.
+"""
+
+from __future__ import annotations
+
+import random  # noqa: TID251 - seeded below
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Semaphore, Thread
+
+from tidelake.env import Env
+from tidelake.model import Word
+from tidelake.storage import MemoryStorage
+from tidelake.testing.faults import Crash, Fault, FaultyStorage
+from tidelake.testing.ids import SeededIds
+
+_START_MS = 1_794_700_800_000
+#: The longest that one call to the storage takes.
+_CALL_MS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """How likely each fault is at a call to the storage; `most_crashes` end actors for good.
+
+    An actor stalls anywhere but in front of a file that is published once and for all: between the
+    last look at a lease and the call that relies on it there is a moment that no lease can close.
+    """
+
+    crash: float = 0.0
+    error: float = 0.0
+    lost_reply: float = 0.0
+    stall: float = 0.0
+    clock_jump: float = 0.0
+    longest_stall_ms: int = 400_000
+    longest_jump_ms: int = 10_000
+    most_crashes: int = 3
+
+
+class State(Word):
+    """What an actor is doing."""
+
+    READY = "ready"
+    ASLEEP = "asleep"
+    DONE = "done"
+
+
+@dataclass(eq=False)
+class Actor:
+    """One process of the simulated world."""
+
+    name: str
+    act: Callable[[Env], None]
+    offset_ms: int = 0
+    state: State = State.READY
+    wakes_ms: int = 0
+    stalled_until_ms: int = 0
+    is_dead: bool = False
+    error: BaseException | None = None
+    turn: Semaphore = field(default_factory=lambda: Semaphore(0))
+    ticks: list[_Tick] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class _Tick:
+    interval_ms: int
+    act: Callable[[], None]
+    due_ms: int
+    is_over: bool = False
+
+
+class Simulation:
+    """A world of actors on one storage; `run` plays one history of it."""
+
+    def __init__(self, seed: int, faults: Faults | None = None) -> None:
+        self._random = random.Random(seed)
+        self._faults = faults or Faults()
+        self._crashes_left = self._faults.most_crashes
+        self._now_ms = _START_MS
+        self._back = Semaphore(0)
+        self._actors: list[Actor] = []
+        self._running: Actor | None = None
+        self.storage = MemoryStorage(now_ms=lambda: self._now_ms)
+        """What lies on storage, for whoever sets up or looks at the world from outside."""
+        self.history: list[str] = []
+        """What happened, a line a step: same seed, same lines."""
+
+    @property
+    def now_ms(self) -> int:
+        """Return the time that no actor knows."""
+        return self._now_ms
+
+    def outside(self) -> Env:
+        """Return an environment in which nothing fails, with a clock that is right."""
+        return Env(self.storage, _OutsideClock(self), SeededIds(0), _NoTicker())
+
+    def add(self, name: str, act: Callable[[Env], None], *, offset_ms: int = 0) -> None:
+        """Add an actor whose clock is off by `offset_ms`; `act` is what it does, start to end."""
+        self._actors.append(Actor(name, act, offset_ms))
+
+    def chance(self) -> random.Random:
+        """Return a source of choices that belong to the history."""
+        return random.Random(self._random.getrandbits(64))
+
+    def run(self, most_steps: int = 100_000) -> None:
+        """Let all actors run to their end; raise what one of them raised that it should not."""
+        _unlock_cached_properties()
+        threads = [
+            Thread(target=self._live, args=(actor, number), daemon=True)
+            for number, actor in enumerate(self._actors)
+        ]
+        for thread in threads:
+            thread.start()
+        for _ in range(most_steps):
+            actor = self._pick()
+            if actor is None:
+                break
+            self._let_run(actor)
+            self._beat()
+        else:
+            raise AssertionError(f"not done after {most_steps} steps")
+        for actor in self._actors:
+            if actor.error is not None:
+                raise actor.error
+
+    def _live(self, actor: Actor, number: int) -> None:
+        actor.turn.acquire()
+        storage = _ActorStorage(self, actor)
+        env = Env(
+            storage, _ActorClock(self, actor), SeededIds(number + 1), _ActorTicker(self, actor)
+        )
+        try:
+            actor.act(env)
+        except Crash:
+            self.note(actor, "is dead")
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever runs the world
+            actor.error = error
+        actor.state = State.DONE
+        self._back.release()
+
+    def _pick(self) -> Actor | None:
+        while True:
+            alive = [a for a in self._actors if a.state is not State.DONE]
+            if not alive:
+                return None
+            free = [a for a in alive if self._is_free(a)]
+            if free:
+                return self._random.choice(free)
+            self._now_ms = min(max(a.wakes_ms, a.stalled_until_ms) for a in alive)
+
+    def _is_free(self, actor: Actor) -> bool:
+        return max(actor.wakes_ms, actor.stalled_until_ms) <= self._now_ms
+
+    def _let_run(self, actor: Actor) -> None:
+        self._running = actor
+        actor.turn.release()
+        self._back.acquire()
+        self._running = None
+        self._now_ms += self._random.randint(0, _CALL_MS)
+
+    def _beat(self) -> None:
+        """Do what living actors have asked to be done again and again."""
+        for actor in self._actors:
+            is_up = actor.state is not State.DONE and actor.stalled_until_ms <= self._now_ms
+            for tick in actor.ticks if is_up and not actor.is_dead else ():
+                if not tick.is_over and tick.due_ms <= self._now_ms:
+                    tick.due_ms = self._now_ms + tick.interval_ms
+                    tick.act()
+
+    def wait(self, actor: Actor, until_ms: int = 0) -> None:
+        """Let others run; the actor goes on when it is its turn, and not before `until_ms`."""
+        actor.wakes_ms = until_ms
+        self._back.release()
+        actor.turn.acquire()
+
+    def is_on_turn(self, actor: Actor) -> bool:
+        """Return whether the actor itself is running, and not something it asked for."""
+        return self._running is actor
+
+    def fault(self, actor: Actor, name: str, path: str) -> Fault | None:
+        """Return what becomes of a call to the storage."""
+        self.note(actor, f"{name} {path}")
+        found = self._faults
+        draw = self._random.random()
+        for likely, act in (
+            (found.crash, self._crash),
+            (found.error, lambda _: Fault.ERROR),
+            (found.lost_reply, lambda _: Fault.LOST_REPLY),
+            (0 if name == "put_if_absent" else found.stall, self._stall),
+            (found.clock_jump, self._jump),
+        ):
+            if draw < likely:
+                return act(actor)
+            draw -= likely
+        return None
+
+    def _crash(self, actor: Actor) -> Fault | None:
+        if not self._crashes_left:
+            return None
+        self._crashes_left -= 1
+        actor.is_dead = True
+        return self._random.choice([Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+
+    def _stall(self, actor: Actor) -> None:
+        pause_ms = self._random.randint(1, self._faults.longest_stall_ms)
+        self.note(actor, f"stalls for {pause_ms} ms")
+        actor.stalled_until_ms = self._now_ms + pause_ms
+        self.wait(actor)
+
+    def _jump(self, actor: Actor) -> None:
+        longest_ms = self._faults.longest_jump_ms
+        actor.offset_ms = self._random.randint(-longest_ms, longest_ms)
+        self.note(actor, f"has a clock that is off by {actor.offset_ms} ms")
+
+    def note(self, actor: Actor, what: str) -> None:
+        """Write down what happened."""
+        self.history.append(f"{self._now_ms - _START_MS:>8} {actor.name}: {what}")
+
+
+def _unlock_cached_properties() -> None:
+    """Let actors wait for their turn inside a property that is computed once.
+
+    Up to Python 3.11 such a property holds a lock of its class meanwhile, and would keep all others
+    out; where one actor runs at a time, nothing needs it.
+    """
+    modules = [module for name, module in sys.modules.items() if name.startswith("tidelake.")]
+    for module in modules:
+        for kind in vars(module).values():
+            for found in vars(kind).values() if isinstance(kind, type) else ():
+                if isinstance(found, cached_property) and hasattr(found, "lock"):
+                    found.lock = nullcontext()
+
+
+class _ActorStorage(FaultyStorage):
+    def __init__(self, simulation: Simulation, actor: Actor) -> None:
+        self._simulation = simulation
+        self._actor = actor
+        super().__init__(simulation.storage, self._step)
+
+    def _step(self, _number: int, name: str, path: str) -> Fault | None:
+        if not self._simulation.is_on_turn(self._actor):
+            return None
+        self._simulation.wait(self._actor)
+        return self._simulation.fault(self._actor, name, path)
+
+
+class _ActorClock:
+    def __init__(self, simulation: Simulation, actor: Actor) -> None:
+        self._simulation = simulation
+        self._actor = actor
+
+    def now_ms(self) -> int:
+        return self._simulation.now_ms + self._actor.offset_ms
+
+    def sleep_ms(self, delay_ms: int) -> None:
+        if self._actor.is_dead:
+            raise Crash
+        self._simulation.wait(self._actor, self._simulation.now_ms + max(1, delay_ms))
+
+
+class _ActorTicker:
+    def __init__(self, simulation: Simulation, actor: Actor) -> None:
+        self._simulation = simulation
+        self._actor = actor
+
+    def every(self, interval_ms: int, act: Callable[[], None]) -> Callable[[], None]:
+        tick = _Tick(interval_ms, act, self._simulation.now_ms + interval_ms)
+        self._actor.ticks.append(tick)
+
+        def stop() -> None:
+            tick.is_over = True
+
+        return stop
+
+
+class _OutsideClock:
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._slept_ms = 0
+
+    def now_ms(self) -> int:
+        return self._simulation.now_ms + self._slept_ms
+
+    def sleep_ms(self, delay_ms: int) -> None:
+        self._slept_ms += delay_ms
+
+
+class _NoTicker:
+    def every(self, interval_ms: int, act: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - nothing is to be done twice
+        return lambda: None
