@@ -20,8 +20,10 @@ from tidelake.files.incoming import (
     joined,
     read_spec,
 )
-from tidelake.files.layout import Layout
+from tidelake.files.layout import Layout, as_series
 from tidelake.files.new_file import NewFile, in_partition
+from tidelake.files.read_slice import read_slice
+from tidelake.files.task import SliceTask
 from tidelake.files.write_task import Change, GroupTarget, LogFormat, WriteSpec, WriteToken
 from tidelake.formats import delete_block, record_positions
 from tidelake.formats.column_bounds import ColumnBounds
@@ -59,16 +61,61 @@ def append_log(
     layout = Layout.of(read_spec(spec))
     log = _Log(storage, target, token, spec, layout)
     try:
+        known = _Keys(storage, target, spec)
         if spec.combine:
             new = all_incoming(batches, layout, spec.column_sets)
             if new is not None:
-                log.add(distinct(new, layout))
+                log.add(known.completed(distinct(new, layout)))
         else:
             for new in each_incoming(batches, layout, spec.column_sets):
-                log.add(new)
+                log.add(known.completed(new))
         return log.finish()
     finally:
         log.close()
+
+
+@dataclass(slots=True)
+class _Keys:
+    """The keys that the target's latest slice has, read when a partial row may be new."""
+
+    storage: Storage
+    target: GroupTarget
+    spec: WriteSpec
+    _found: pl.Series | None = None
+
+    def completed(self, new: Incoming) -> Incoming:
+        """Return the rows, partial ones whose key is new as whole rows.
+
+        A partial record that meets no other is more than Apache Hudi 1.2 can read, and one that
+        comes after a delete would get values of the row that was deleted there.
+        """
+        if not self.spec.completes_new or not new.absent:
+            return new
+        # Rows of keys that are known bring no path, and need no look.
+        is_open = ~new.absent.get(FILE_NAME, np.zeros(len(new), np.bool_))
+        is_open &= np.logical_or.reduce(list(new.absent.values()))
+        if not is_open.any():
+            return new
+        keys = as_series(new.rows.column(RECORD_KEY))
+        is_new = is_open & ~keys.is_in(self._keys().implode()).to_numpy()
+        change = np.where(is_new, int(Change.INSERT), new.change)
+        absent = {name: flags & ~is_new for name, flags in new.absent.items()}
+        return replace(new, change=change, absent=absent)
+
+    def _keys(self) -> pl.Series:
+        if self._found is None:
+            target = self.target
+            task = SliceTask(
+                partition=target.partition,
+                file_id=target.file_id,
+                base_path=target.base_path,
+                base_instant=target.base_instant,
+                log_paths=tuple(in_partition(target.partition, n) for n in target.log_names),
+            )
+            reading = replace(read_spec(self.spec), columns=(RECORD_KEY,))
+            parts = [as_series(batch.column(0)) for batch in read_slice(task, reading)]
+            self._found = pl.concat([pl.Series([], dtype=pl.String), *parts])
+        return self._found
 
 
 @dataclass(slots=True)

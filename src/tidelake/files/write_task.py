@@ -109,8 +109,10 @@ class WriteSpec:
     folder of the instant's markers, relative to the table. `dropped_columns` are left out of data
     files. With `combine`, incoming rows of one key are merged among themselves first, in the order
     in which they come; a `MERGE` always does so. `positions` allows record positions in log blocks.
-    `cdc` is set for tables that log their changes. `column_sets` are those of partial rows.
-    `owner` is what the heartbeat says when others might take the instant over.
+    `cdc` is set for tables that log their changes. `column_sets` are those of partial rows; with
+    `completes_new`, partial rows whose key a file group does not have are logged whole, and null
+    where they bring nothing. `owner` is what the heartbeat says when others might take the instant
+    over.
     """
 
     storage: StorageSpec
@@ -129,6 +131,7 @@ class WriteSpec:
     bounded_columns: tuple[str, ...] = ()
     """The columns whose bounds the stats of files are to tell."""
     column_sets: tuple[ColumnSet, ...] = ()
+    completes_new: bool = False
     owner: str | None = None
     parquet: ParquetSettings = field(default_factory=ParquetSettings)
     log: LogSettings = field(default_factory=LogSettings)

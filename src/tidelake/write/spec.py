@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelake.config import ReadOptions, TableConfig, WriteOptions, write_keys
+from tidelake.config import ConcurrencyMode, ReadOptions, TableConfig, WriteOptions, write_keys
 from tidelake.files.write_task import (
     BloomSettings,
     ColumnSet,
@@ -46,6 +46,7 @@ def write_spec(
         combine=combine,
         cdc=config.cdc_logging_mode if config.cdc_enabled else None,
         column_sets=column_sets,
+        completes_new=options.concurrency.mode is not ConcurrencyMode.NON_BLOCKING,
         bounded_columns=tuple(bounded_columns),
         positions=write_keys.RECORD_POSITIONS.flag(options.settings),
         parquet=parquet_settings(options),

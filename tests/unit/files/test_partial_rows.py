@@ -155,6 +155,24 @@ def test_a_block_has_the_columns_that_its_rows_bring(tmp_path: Path, form: LogFo
     assert values(table)["a"] == (2, "x", 1.0, "n")
 
 
+def test_a_partial_row_of_a_new_key_can_be_logged_whole(tmp_path: Path) -> None:
+    table = table_of(tmp_path, WriteKind.APPEND, completes_new=True)
+    table.write([{"id": "c"}], WriteKind.APPEND, change=Change.DELETE)
+    before = len(data_blocks(table))
+    rows = [streamed("a", 4.0), streamed("n", 3.0), streamed("c", 5.0), noted("b", "new")]
+    (stat,) = table.write(rows, WriteKind.APPEND, change=Change.UPDATE)
+    assert (stat.num_inserts, stat.num_update_writes) == (2, 2)
+    found = {b.is_partial: raw_records(b).num_rows for b in data_blocks(table)[before:]}
+    assert found[False] == 2
+    assert values(table) == {
+        "a": (2, "x", 4.0, "old"),
+        "b": (2, "x", 1.0, "new"),
+        "c": (2, None, 5.0, None),
+        "n": (2, None, 3.0, None),
+    }
+    assert table.ours() == table.theirs()
+
+
 def test_a_partial_row_of_a_known_key_stays_where_it_is(tmp_path: Path) -> None:
     table = table_of(tmp_path, WriteKind.APPEND)
     update(table, [noted("a", "new")], WriteKind.APPEND)
