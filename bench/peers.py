@@ -80,6 +80,7 @@ class Tidelake:
             self.spark,
             str(folder),
             rows,
+            name="bench",  # as long as the peer's: logs repeat it with their schema
             key="id",
             partition_by="region",
             ordering="ts",

@@ -99,3 +99,17 @@ def test_a_small_commit_that_looks_for_keys_takes_six_jobs(
         commit = Table.open(spark, path).upsert(changes(spark, 1))
     assert commit.updates == 20
     assert len(ran) <= 6
+
+
+@pytest.mark.parametrize("options", [BUCKETS, SIMPLE], ids=["buckets", "simple"])
+@pytest.mark.parametrize("tasks", ["2", "9"])
+def test_rows_that_are_spread_over_tasks_reach_their_groups(
+    spark: SparkSession, tmp_path: Path, table_type: str, options: dict[str, str], tasks: str
+) -> None:
+    path = made(spark, tmp_path, table_type, options)
+    table = Table.open(spark, path, options={"hoodie.upsert.shuffle.parallelism": tasks})
+    before = {s.group for s in table.slices()}
+    commit = table.upsert(changes(spark, 1))
+    assert (commit.inserts, commit.updates) == (0, 20)
+    assert {s.group for s in table.slices()} == before
+    assert sorted(table.read().collect()) == sorted(changes(spark, 1).collect())

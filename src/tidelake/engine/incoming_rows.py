@@ -13,11 +13,14 @@ from tidelake.engine.key_columns import KeyColumns, bucket, is_nullable
 from tidelake.files.write_task import CHANGE, COLUMNS, POSITION
 from tidelake.records import META_COLUMNS
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
+from tidelake.write.index import bucket_word
 from tidelake.write.keys import KeySpec
 from tidelake.write.sizing import Share
 
 #: A file id, or the number of a bucket as eight digits; null as long as no group is chosen.
 GROUP = "_tidelake_group"
+#: A number in the place of partition path and group, where the groups of a write are numbered.
+PLACE = "_tidelake_place"
 #: Whether only Python can tell the bucket of a key.
 ODD = "_tidelake_odd"
 #: A hash of the key and the partition path, by which a second evaluation is held to the first.
@@ -81,8 +84,11 @@ def keyed_rows(
     group, odd = F.lit(None).cast("string"), F.lit(False)
     if buckets is not None:
         fields, count = buckets
-        number = bucket(keys.hashed_parts(fields), count)
-        group, odd = F.lpad(number.cast("string"), 8, "0"), keys.is_oddly_hashed(fields)
+        if count == 1:
+            group = F.lit(bucket_word(0))  # whatever the hash, which takes its time
+        else:
+            number = bucket(keys.hashed_parts(fields), count)
+            group, odd = F.lpad(number.cast("string"), 8, "0"), keys.is_oddly_hashed(fields)
     made = frame.select(
         *(["*"] if list(columns) == frame.columns else map(_quoted, columns)),
         key.alias(RECORD_KEY),

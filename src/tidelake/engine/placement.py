@@ -8,7 +8,7 @@ from itertools import count
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
-from tidelake.engine.incoming_rows import GROUP
+from tidelake.engine.incoming_rows import GROUP, PLACE
 from tidelake.records.schema import PARTITION_PATH
 
 #: So many rows, beside so many bytes of base files to rewrite, are done in one task before a
@@ -23,7 +23,6 @@ _GROUPS_PER_CORE = 2
 _ALONE_PER_CORE = 8
 
 At = tuple[str, str]
-_SALT = "_tidelake_salt"
 
 
 def fits_one_task(rows: int, rewritten_bytes: int) -> bool:
@@ -33,28 +32,30 @@ def fits_one_task(rows: int, rewritten_bytes: int) -> bool:
 
 def spread(
     frame: DataFrame, weights: Mapping[At, int], rows: int, cores: int, wanted: int | None
-) -> DataFrame:
+) -> tuple[DataFrame, Mapping[int, At]]:
     """Return the rows with each group whole in one partition, partitions of similar weight.
 
-    The rows of a group follow each other.
+    The rows of a group follow each other. Where groups are few, a number says the partition and
+    group of a row instead of the two columns; what it says comes with the rows.
     """
     groups = len(weights)
     tasks = wanted or (groups if groups <= cores * _ALONE_PER_CORE else cores * _GROUPS_PER_CORE)
     if groups > _PLACED_GROUPS or groups * rows > _PLACED_LOOKS:
         shuffled = frame.repartition(tasks, PARTITION_PATH, GROUP)
-        return shuffled.sortWithinPartitions(PARTITION_PATH, GROUP)
+        return shuffled.sortWithinPartitions(PARTITION_PATH, GROUP), {}
+    numbers = salts(weights, tasks)
     pairs = [
         F.lit(text)
-        for (partition, group), salt in salts(weights, tasks).items()
-        for text in (f"{group}/{partition}", salt)
+        for (partition, group), number in numbers.items()
+        for text in (f"{group}/{partition}", number)
     ]
     name = F.concat(F.col(GROUP), F.lit("/"), F.col(PARTITION_PATH))
-    salted = frame.withColumn(_SALT, F.element_at(F.create_map(*pairs), name))
-    shuffled = salted.repartition(tasks, _SALT)
+    placed = frame.withColumn(PLACE, F.element_at(F.create_map(*pairs), name))
+    shuffled = placed.drop(PARTITION_PATH, GROUP).repartition(tasks, PLACE)
     if groups > tasks:
         # One number is sorted by its bits; partition and group are compared as texts.
-        shuffled = shuffled.sortWithinPartitions(_SALT)
-    return shuffled.drop(_SALT)
+        shuffled = shuffled.sortWithinPartitions(PLACE)
+    return shuffled, {number: at for at, number in numbers.items()}
 
 
 def salts(weights: Mapping[At, int], tasks: int) -> dict[At, int]:

@@ -72,9 +72,9 @@ def tally(batches: Iterable[pa.RecordBatch], problems: int) -> Tally:
 
 
 def count_by_spark(rows: Incoming) -> Workload:
-    """Return what `count_rows` does, for rows by the million that Spark has not kept.
+    """Return what `count_rows` does, for rows that Spark has not kept, and that may be many.
 
-    The rows stay in the JVM, and columns that have no part in keys are not even read.
+    They stay in the JVM, and columns that have no part in keys are not even read.
     """
     problems = list(rows.bad)
     found = (

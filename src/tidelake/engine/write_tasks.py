@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
-from tidelake.engine.incoming_rows import CHECK, GROUP
+from tidelake.engine.incoming_rows import CHECK, GROUP, PLACE
 from tidelake.env import RandomIds
 from tidelake.errors import InputChangedError, TidelakeError
 from tidelake.files.write_group import write_group
@@ -69,7 +69,7 @@ class WriteWork:
 
     Without `plan` every partition gets new file groups. `is_sorted` promises that rows of one
     partition and group follow each other. `key_column` holds the record keys of rows that come
-    without a column of their own for them.
+    without a column of their own for them, and `places` are partitions and groups by their numbers.
     """
 
     spec: WriteSpec
@@ -77,6 +77,7 @@ class WriteWork:
     is_delete: bool = False
     is_sorted: bool = True
     key_column: str | None = None
+    places: Mapping[int, At] = field(default_factory=dict)
     known_partitions: frozenset[str] = frozenset()
 
     def run(self, batches: Batches) -> Batches:
@@ -91,7 +92,11 @@ class WriteWork:
         """Write the rows of one task, and say for each file group what was done."""
         task = _Task(self, token)
         whole = self.plan is not None
-        parts = runs(batches) if self.is_sorted else gathered(batches, whole=whole)
+        parts: Iterable[tuple[At, pa.RecordBatch]]
+        if self.places:
+            parts = placed_runs(batches, self.places)
+        else:
+            parts = runs(batches) if self.is_sorted else gathered(batches, whole=whole)
         for (partition, group), pieces in groupby(parts, key=lambda part: part[0]):
             yield task.write(partition, group, (piece for _, piece in pieces))
 
@@ -232,6 +237,30 @@ def runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[At, pa.RecordBatch
         cuts = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(batch)]
         for start, end in pairwise(cuts):
             yield _at(batch, start), batch.slice(start, end - start)
+
+
+def placed_runs(
+    batches: Iterable[pa.RecordBatch], places: Mapping[int, At]
+) -> Iterator[tuple[At, pa.RecordBatch]]:
+    """Cut batches whose rows have the number of their partition and group where that changes.
+
+    Raises `InputChangedError` for a row that has none.
+    """
+    for batch in batches:
+        if not len(batch):
+            continue
+        numbers = batch.column(PLACE)
+        if numbers.null_count:
+            raise InputChangedError(
+                f"the DataFrame gave {numbers.null_count} rows of partitions or buckets of which "
+                "it gave none when it was run before",
+                next_step="make it give the same rows each time, such as by writing them to files "
+                "first; the table is as it was",
+            )
+        codes = numbers.to_numpy()
+        cuts = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(batch)]
+        for start, end in pairwise(cuts):
+            yield places[int(codes[start])], batch.slice(start, end - start)
 
 
 def gathered(

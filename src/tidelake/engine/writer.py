@@ -434,8 +434,8 @@ class Writer:
             made = written(frame.coalesce(1), replace(work, is_sorted=False))
         else:
             weights = plan.weights(workload, self._session.record_bytes)
-            arranged = spread(frame, weights, workload.rows, self._cores(), parallelism)
-            made = written(arranged, work)
+            arranged, places = spread(frame, weights, workload.rows, self._cores(), parallelism)
+            made = written(arranged, replace(work, places=places))
         if (made.rows, made.checksum) != (workload.rows, workload.checksum):
             raise _changed(workload.rows, made.rows)
         return made

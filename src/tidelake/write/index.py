@@ -67,14 +67,19 @@ def renewed_file_id(bucket: int, instant_time: str) -> str:
     Nobody reads what is written to a file group after it was replaced.
     """
     day = f"{instant_time[:4]}-{instant_time[4:8]}-{instant_time[8:12]}"
-    return f"{bucket:08d}-{day}-{instant_time[12:]:0>12}-0"
+    return f"{bucket_word(bucket)}-{day}-{instant_time[12:]:0>12}-0"
+
+
+def bucket_word(bucket: int) -> str:
+    """Return the number of a bucket as file ids begin with it."""
+    return f"{bucket:08d}"
 
 
 def bucket_file_id(bucket: int, new_id: str, *, fixed: bool) -> str:
     """Return the id of a new file group of the bucket; `new_id` is a fresh UUID."""
     if fixed:
-        return f"{bucket:08d}{FIXED_ID_END}"
-    return f"{bucket:08d}{new_id[8:]}-0"
+        return f"{bucket_word(bucket)}{FIXED_ID_END}"
+    return f"{bucket_word(bucket)}{new_id[8:]}-0"
 
 
 def choose_index(

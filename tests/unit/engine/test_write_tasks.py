@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tidelake.engine.incoming_rows import CHECK, GROUP
-from tidelake.engine.write_tasks import WriteWork, gathered, runs
+from tidelake.engine.incoming_rows import CHECK, GROUP, PLACE
+from tidelake.engine.write_tasks import WriteWork, gathered, placed_runs, runs
 from tidelake.errors import InputChangedError
 from tidelake.files.write_task import WriteSpec, WriteToken
 from tidelake.records import KeyRule, MergeSpec
@@ -88,3 +88,20 @@ def test_rows_that_turn_bad_after_they_were_looked_at_are_not_written(
     with pytest.raises(InputChangedError, match=f"without a {part} came up"):
         list(work.write([batch(row)], WriteToken(task=0, stage=0, attempt=0)))
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_rows_are_cut_where_their_number_changes() -> None:
+    places: dict[int, tuple[str, str | None]] = {3: ("p", "a"), 8: ("q", "a")}
+    numbered = pa.RecordBatch.from_pydict(
+        {RECORD_KEY: pa.array(["1", "2", "3"]), PLACE: pa.array([3, 8, 8], pa.int32())}
+    )
+    assert seen(placed_runs([numbered.slice(0, 0), numbered], places)) == [
+        (("p", "a"), ["1"]),
+        (("q", "a"), ["2", "3"]),
+    ]
+
+
+def test_a_row_without_a_number_was_not_there_before() -> None:
+    numbered = pa.RecordBatch.from_pydict({PLACE: pa.array([3, None], pa.int32())})
+    with pytest.raises(InputChangedError, match="1 rows of partitions or buckets"):
+        list(placed_runs([numbered], {3: ("p", "a")}))
