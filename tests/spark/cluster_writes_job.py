@@ -130,7 +130,9 @@ def _dies_once(spark: SparkSession, scratch: Path) -> None:
     """Lose an executor once its task has begun a file: another attempt writes it all anew."""
     table = Table.create(spark, str(scratch / "once"), "id bigint, note string", key="id")
     died = scratch / "died"
-    rows = spark.range(1).mapInArrow(_Dying(table.path, died, once=True), "id bigint, note string")
+    rows = spark.range(0, 1, 1, 1).mapInArrow(
+        _Dying(table.path, died, once=True), "id bigint, note string"
+    )
     done = table.bulk_insert(rows)
     begun = died.read_text()
     if not begun.endswith(".parquet"):
@@ -147,7 +149,7 @@ def _always_dies(spark: SparkSession, scratch: Path) -> None:
     """Let every attempt fail: the write ends with Spark's error, and the table is as it was."""
     table = Table.create(spark, str(scratch / "always"), "id bigint, note string", key="id")
     table.bulk_insert(spark.createDataFrame([(1, "kept")], "id bigint, note string"))
-    rows = spark.range(1).mapInArrow(
+    rows = spark.range(0, 1, 1, 1).mapInArrow(
         _Dying(table.path, scratch / "dies", once=False), "id bigint, note string"
     )
     try:

@@ -219,7 +219,7 @@ def test_rows_that_change_between_two_runs_are_not_written(
     spark: SparkSession, trips: Table, tmp_path: Path, operation: WriteOperation
 ) -> None:
     runs = [[("a", "oslo", 9, 1), ("c", "oslo", 9, 1)], [("a", "oslo", 9, 1), ("d", "oslo", 9, 1)]]
-    given = spark.range(1).mapInArrow(Changing(tmp_path / "runs", runs), SCHEMA)
+    given = spark.range(0, 1, 1, 1).mapInArrow(Changing(tmp_path / "runs", runs), SCHEMA)
 
     def lose_what_spark_kept(_number: int, _name: str, path: str) -> None:
         if path.endswith(".inflight"):
@@ -241,7 +241,7 @@ def test_a_row_that_loses_its_key_between_two_runs_is_not_written(
     spark: SparkSession, trips: Table, tmp_path: Path
 ) -> None:
     runs: list[Rows] = [[("c", "oslo", 9, 1)], [(None, "oslo", 9, 1)]]
-    given = spark.range(1).mapInArrow(Changing(tmp_path / "runs", runs), SCHEMA)
+    given = spark.range(0, 1, 1, 1).mapInArrow(Changing(tmp_path / "runs", runs), SCHEMA)
     before = [path for path in files(trips) if ".hoodie" not in path]
     with pytest.raises(InputChangedError, match="without a record key came up"):
         trips.bulk_insert(given)
