@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import numpy as np
 import pyarrow as pa
@@ -39,13 +40,18 @@ class ChangeKind(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeTask:
-    """One write to one file group, and the slices on both sides of it as far as they are needed."""
+    """One write to one file group, and the slices on both sides of it as far as they are needed.
+
+    `cdc_bytes` are the sizes of the files at `cdc_paths` as the write recorded them, which it did
+    once they were whole.
+    """
 
     kind: ChangeKind
     instant_time: str
     before: SliceTask | None = None
     after: SliceTask | None = None
     cdc_paths: tuple[str, ...] = ()
+    cdc_bytes: tuple[int, ...] = ()
 
 
 def change_schema(spec: ReadSpec) -> pa.Schema:
@@ -115,9 +121,16 @@ class _Changes:
 
     def logged(self) -> Iterator[pa.Table]:
         """Return the changes that the writer logged."""
-        for path in self._task.cdc_paths:
+        for path, committed in zip_longest(self._task.cdc_paths, self._task.cdc_bytes):
             with reading(path):
-                for block in decode_blocks(self._storage.read(path)):
+                data = self._storage.read(path)
+                if committed is not None and len(data) != committed:
+                    raise Malformed(
+                        f"the file has {len(data)} bytes, and its commit wrote {committed}"
+                    )
+                for block in decode_blocks(data):
+                    if block.kind is BlockKind.CORRUPT:
+                        raise Malformed(f"no block stands at offset {block.offset}: {block.damage}")
                     if block.kind is BlockKind.CDC_DATA:
                         yield self._logged_block(block)
 

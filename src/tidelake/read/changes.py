@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidelake.errors import ConfigError, IncrementalRangeError, UnsupportedTableError
@@ -101,7 +101,7 @@ class _Write:
                 ChangeKind.LOGGED,
                 before=self._base(group, stat.prev_commit),
                 after=self._base(group, self._instant.requested_time),
-                cdc_paths=tuple(sorted(stat.cdc_stats)),
+                cdc_files=stat.cdc_stats,
             )
         if self._metadata.operation_type in _DELETING and not stat.num_writes and stat.num_deletes:
             return self._task(
@@ -182,14 +182,16 @@ class _Write:
         *,
         before: SliceTask | None = None,
         after: SliceTask | None = None,
-        cdc_paths: Iterable[str] = (),
+        cdc_files: Mapping[str, int] | None = None,
     ) -> ChangeTask:
+        files = sorted((cdc_files or {}).items())
         return ChangeTask(
             kind=kind,
             instant_time=self._instant.requested_time,
             before=before,
             after=after,
-            cdc_paths=tuple(cdc_paths),
+            cdc_paths=tuple(path for path, _ in files),
+            cdc_bytes=tuple(size_bytes for _, size_bytes in files),
         )
 
     def _gone(self, path: str) -> IncrementalRangeError:

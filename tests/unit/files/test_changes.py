@@ -99,6 +99,39 @@ def test_both_images_are_taken_from_the_log_that_holds_them(piece: SmallSlice) -
     assert changes(piece, task) == WANTED
 
 
+@pytest.mark.parametrize("keep", [slice(-1), slice(40), slice(0)], ids=["tail", "block", "all"])
+def test_a_change_log_that_lost_bytes_is_refused(piece: SmallSlice, keep: slice) -> None:
+    name = cdc_file(
+        piece,
+        [("op", NULLABLE), ("ts_ms", NULLABLE), ("after", ["null", IMAGE])],
+        [{"op": "i", "ts_ms": AT, "after": WANTED[0][2]}],
+    )
+    path = piece.folder / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[keep])
+    known = ChangeTask(
+        kind=ChangeKind.LOGGED, instant_time=AT, cdc_paths=(name,), cdc_bytes=(len(whole),)
+    )
+    with pytest.raises(CorruptFileError, match=f"its commit wrote {len(whole)}"):
+        changes(piece, known)
+
+
+def test_a_change_log_whose_block_reaches_beyond_it_is_refused(piece: SmallSlice) -> None:
+    name = cdc_file(
+        piece,
+        [("op", NULLABLE), ("ts_ms", NULLABLE), ("after", ["null", IMAGE])],
+        [{"op": "i", "ts_ms": AT, "after": WANTED[0][2]}],
+    )
+    path = piece.folder / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[:6] + (1 << 40).to_bytes(8, "big") + whole[14:])
+    task = ChangeTask(
+        kind=ChangeKind.LOGGED, instant_time=AT, cdc_paths=(name,), cdc_bytes=(len(whole),)
+    )
+    with pytest.raises(CorruptFileError, match="no block stands at offset 0"):
+        changes(piece, task)
+
+
 def test_the_image_after_is_looked_up_when_only_the_one_before_is_logged(piece: SmallSlice) -> None:
     before, after = two_versions(piece, NEW)
     name = cdc_file(
