@@ -61,6 +61,7 @@ class Kept:
         self.options = {
             "hoodie.metadata.enable": "true",
             "hoodie.metadata.index.column.stats.enable": str(version >= 8).lower(),
+            "hoodie.metadata.record.index.enable": str(version >= 9).lower(),
             "hoodie.metadata.compact.max.delta.commits": "3",
             "hoodie.clean.automatic": "false",
             **columns,
@@ -217,6 +218,16 @@ _COLUMN_LIST = "hoodie.metadata.index.column.stats.column.list"
 VERSIONS = {"1.2.0": (9,), "1.0.2": (8,), "0.15.0": (6,)}[VERSION]
 
 
+def through_index(version: int) -> dict[str, str]:
+    """Return the options by which Apache's writer finds keys in the record index that we keep."""
+    if version < 9:
+        return {}
+    return {
+        "hoodie__index__type": "RECORD_INDEX",
+        "hoodie__metadata__record__index__enable": "true",
+    }
+
+
 def shown(rows: Any) -> list[str]:
     return sorted(str(tuple(map(str, row))) for row in rows)
 
@@ -227,18 +238,20 @@ def test_apache_reads_and_writes_through_the_metadata_table_that_we_keep(
     hudi_spark: SparkSession, tmp_path: Path, table_type: str, version: int
 ) -> None:
     kept = Kept(hudi_spark, tmp_path / "kept", table_type, version)
-    names = "column_stats,files,partition_stats" if version >= 8 else "files"
+    names = {6: "files", 8: "column_stats,files,partition_stats"}.get(
+        version, "column_stats,files,partition_stats,record_index"
+    )
     kept.we("insert", range(6), 1)
     kept.we("upsert", range(3, 9), 2)
     assert kept.partitions == names
     kept.check_filters("two writes of ours")
-    kept.they("upsert", range(7, 11), 3)
+    kept.they("upsert", range(7, 11), 3, **through_index(version))
     kept.we("delete", [1, 4], 4)
     kept.we("upsert", [2, 7, 12, 13], 5)
     kept.check_filters("five writes")
-    kept.they("upsert", [0, 12, 14], 6)
+    kept.they("upsert", [0, 1, 12, 14], 6, **through_index(version))
+    assert kept.partitions == names
     kept.we("insert_overwrite", [20, 22], 7)
     kept.they("upsert", [20, 21], 8)
     kept.check_filters("eight writes")
     assert kept.problems == []
-    assert kept.partitions == names

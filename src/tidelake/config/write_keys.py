@@ -488,6 +488,14 @@ METADATA_STATS_COLUMNS = _write(
     Kind.LIST,
     "Columns of these statistics; without it the first 32 that can have any.",
 )
+METADATA_RECORD_INDEX = _write(
+    "hoodie.metadata.record.index.enable",
+    Kind.BOOLEAN,
+    "Whether a metadata table that the write builds has an index of record keys. It is made for a "
+    "table without files, from version 8 on; an index that the table has is kept in any case.",
+    default="false",
+    aliases=("hoodie.metadata.global.record.level.index.enable",),
+)
 METADATA_REBUILD = _write(
     "tidelake.metadata.rebuild",
     Kind.BOOLEAN,

@@ -430,6 +430,7 @@ class WriteSession:
             combine=combines(choice.operation, choice.index, self.options),
             column_sets=choice.column_sets,
             bounded_columns=self.keeper.bounded_columns(txn.config),
+            record_index=self.keeper.index_target(txn.config, txn.instant_time),
         )
 
     def commit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -17,6 +17,7 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 from tidelake.engine.incoming_rows import CHECK, GROUP, PLACE
 from tidelake.env import RandomIds
 from tidelake.errors import InputChangedError, TidelakeError
+from tidelake.files.record_index import KeysOfGroup, write_index_logs
 from tidelake.files.write_group import write_group
 from tidelake.files.write_task import (
     CHANGE,
@@ -29,6 +30,7 @@ from tidelake.files.write_task import (
 )
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
+from tidelake.storage import open_storage
 from tidelake.write.index import bucket_file_id
 from tidelake.write.plan import NewGroups, WritePlan
 
@@ -99,6 +101,10 @@ class WriteWork:
             parts = runs(batches) if self.is_sorted else gathered(batches, whole=whole)
         for (partition, group), pieces in groupby(parts, key=lambda part: part[0]):
             yield task.write(partition, group, (piece for _, piece in pieces))
+        if task.index:
+            storage = open_storage(self.spec.storage)
+            logs = tuple(write_index_logs(storage, self.spec, token, task.index))
+            yield Written(stats=logs, rows=0, checksum=0)
 
 
 def written(frame: DataFrame, work: WriteWork) -> Written:
@@ -123,6 +129,8 @@ class _Task:
     token: WriteToken
     keys_made: int = 0
     ids: RandomIds = field(default_factory=RandomIds)
+    index: list[KeysOfGroup] = field(default_factory=list)
+    """What the record index is to learn of this task."""
 
     def write(self, partition: str, group: str | None, pieces: Iterable[pa.RecordBatch]) -> Written:
         counted = _Counted(self._completed(pieces, self._change(partition, group)))
@@ -132,7 +140,15 @@ class _Task:
             stats = write_group(counted, target, self.token, self.work.spec)
         for _ in counted:
             pass
+        if self.work.spec.record_index is not None:
+            stats = [self._indexed(stat) for stat in stats]
         return Written(stats=tuple(stats), rows=counted.rows, checksum=counted.check)
+
+    def _indexed(self, stat: WriteStat) -> WriteStat:
+        """Remember the keys of a file, which do not leave the task."""
+        if stat.new_keys is not None:
+            self.index.append(KeysOfGroup(stat.partition_path or "", stat.file_id, stat.new_keys))
+        return replace(stat, new_keys=None, is_indexed=True)
 
     def _target(self, partition: str, group: str | None) -> GroupTarget | None:
         plan = self.work.plan
@@ -176,6 +192,9 @@ class _Task:
             if self.work.spec.column_sets and COLUMNS not in piece.schema.names:
                 first = pa.scalar(0, pa.int32())
                 made = _with(made, COLUMNS, pa.repeat(first, len(piece)))
+            if self.work.is_delete and self.work.spec.record_index is not None:
+                gone = made.column(made.schema.get_field_index(RECORD_KEY))
+                self.index.append(KeysOfGroup("", None, gone))
             if CHANGE not in piece.schema.names:
                 made = _with(made, CHANGE, pa.repeat(pa.scalar(int(change), pa.int8()), len(piece)))
             yield made

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidelake.files.avro_encoder import encode_items, encode_records
-from tidelake.files.base_writer import NO_LOG_STATS, parquet_bytes, stamped
+from tidelake.files.base_writer import NO_LOG_STATS, parquet_bytes, stamped, together
 from tidelake.files.column_stats import bounded_kinds, joined_columns, row_bounds, widest
 from tidelake.files.incoming import (
     Incoming,
@@ -157,6 +157,7 @@ class _Log:
         self._stats: list[WriteStat] = []
         self._bounded = bounded_kinds(spec)
         self._bounds: list[Mapping[str, ColumnBounds]] = []
+        self._new_keys: list[pa.ChunkedArray] = []
 
     def add(self, new: Incoming) -> None:
         """Take rows; a block is written once there are enough."""
@@ -208,6 +209,8 @@ class _Log:
         else:
             block = encode_block(BlockKind.AVRO_DATA, headers, _avro(rows, held.schema))
         self._write(block)
+        if self._spec.record_index is not None:
+            self._new_keys.append(new.rows.column(RECORD_KEY))
         if self._bounded:
             # A column that the rows leave as it is may hold anything after the merge.
             kept = {n: widest(k, len(new)) for n, k in self._bounded.items() if n in absent}
@@ -348,10 +351,11 @@ class _Log:
                 column_bounds=joined_columns(self._bounds, self._bounded)
                 if self._bounded
                 else None,
+                new_keys=together(self._new_keys),
                 **NO_LOG_STATS,
             )
         )
-        self._file, self._counts, self._bounds = None, Counter(), []
+        self._file, self._counts, self._bounds, self._new_keys = None, Counter(), [], []
 
 
 def _avro(rows: pa.Table, schema: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -146,6 +146,7 @@ class BaseFileWriter:
         self.row_count = 0
         self._bounded = bounded_kinds(spec)
         self._nans: set[str] = set()
+        self._new_keys: list[pa.ChunkedArray] = []
         self._keys: list[pa.ChunkedArray] = []
         self._held: list[pa.Table] = []
         self._held_bytes = 0
@@ -167,6 +168,8 @@ class BaseFileWriter:
     def write_new(self, rows: pa.Table) -> None:
         """Append rows that this write brings; of the meta columns they need only the record key."""
         require_values(rows, self._spec.schema)
+        if self._spec.record_index is not None:
+            self._new_keys.append(rows.column(RECORD_KEY))
         numbers = self.row_count + np.arange(rows.num_rows, dtype=np.int64)
         self._write(stamped(rows, numbers, self._spec, self._token, self._partition))
 
@@ -252,6 +255,7 @@ class BaseFileWriter:
             total_write_bytes=size_bytes,
             file_size_in_bytes=size_bytes,
             column_bounds=self._bounds(),
+            new_keys=together(self._new_keys),
             **NO_LOG_STATS,
         )
 
@@ -288,6 +292,12 @@ class BaseFileWriter:
         with suppress(OSError, pa.ArrowException):
             self._parquet.close()
         self._file.close()
+
+
+def together(keys: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray | None:
+    """Return several columns of keys as one, None when there are none."""
+    chunks = [chunk for part in keys for chunk in part.chunks]
+    return pa.chunked_array(chunks, pa.string()) if chunks else None
 
 
 def stamped(

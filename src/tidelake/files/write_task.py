@@ -102,6 +102,20 @@ class ColumnSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IndexTarget:
+    """Where tasks say which file groups keys are in: the file groups of the record index.
+
+    `folder` is the metadata table's, `partition` that of the index in it, and `instant_ms` the
+    time of the write since the epoch.
+    """
+
+    folder: str
+    partition: str
+    file_ids: tuple[str, ...]
+    instant_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSpec:
     """How one write lays its rows down, the same for every file group.
 
@@ -130,6 +144,7 @@ class WriteSpec:
     cdc: CdcMode | None = None
     bounded_columns: tuple[str, ...] = ()
     """The columns whose bounds the stats of files are to tell."""
+    record_index: IndexTarget | None = None
     column_sets: tuple[ColumnSet, ...] = ()
     completes_new: bool = False
     owner: str | None = None

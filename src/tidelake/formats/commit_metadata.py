@@ -70,6 +70,12 @@ class WriteStat:
         default=None, metadata=OFF_WIRE, compare=False
     )
     """Bounds of the file's columns, for the metadata table; None where nobody asked for them."""
+    new_keys: Any = field(default=None, metadata=OFF_WIRE, compare=False, repr=False)
+    """Arrow array of the keys that came into the file; a task keeps it to itself."""
+    is_indexed: bool = field(default=False, metadata=OFF_WIRE, compare=False)
+    """Whether the task wrote the keys of the file to the record index."""
+    is_index: bool = field(default=False, metadata=OFF_WIRE, compare=False)
+    """Whether the file is one of the record index; its path is inside of the metadata table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from tidelake.metadata.names import (
     FILES,
     METADATA_FOLDER,
     PARTITION_STATS,
+    RECORD_INDEX,
     group_file_id,
 )
 from tidelake.metadata.own_table import WRITE_TOKEN, ZEROS, OwnTable
@@ -67,6 +68,7 @@ _FIRST_BUILD = 10
 _FIRST_STATS = 8
 _FIRST_TYPED = 9
 _STATS_GROUPS = 2
+_INDEX_GROUPS = 10
 _DEFINITIONS = ".hoodie/.index_defs/index.json"
 
 
@@ -77,12 +79,14 @@ def build(
     times: InstantTimes,
     *,
     with_stats: bool = False,
+    with_index: bool = False,
     columns: Sequence[str] = (),
 ) -> TableConfig:
     """Build a metadata table in place of what is left of an older one.
 
     `with_stats` asks for statistics beside the list of files, of `columns` or of the first that can
-    have any. Return the table's settings, which name what was built.
+    have any, and `with_index` for an index of record keys, which only a table without files gets.
+    Return the table's settings, which name what was built.
     """
     if config.metadata_partitions:
         # Without the folder, writers of Apache Hudi would fail on the names.
@@ -91,9 +95,17 @@ def build(
     parts: dict[str, Sequence[Mapping[str, bytes]]] = {
         FILES: [file_records(files, config.table_version)]
     }
+    definitions: dict[str, IndexDefinition] = {}
     stats = _statistics(env.storage, config, timeline, files, columns) if with_stats else None
     if stats is not None:
         parts |= stats.parts
+        definitions |= stats.definitions
+    if with_index:
+        if config.table_version < _FIRST_STATS or any(files.values()):
+            _log.warning("%s gets no record index: it has files, or is too old", config.name)
+        else:
+            parts[RECORD_INDEX] = [{} for _ in range(_INDEX_GROUPS)]
+            definitions[RECORD_INDEX] = _index_definition(config.table_version)
     folder = SubStorage(env.storage, METADATA_FOLDER)
     folder.delete_folder("")
     entries = own_properties(config)
@@ -112,8 +124,9 @@ def build(
             done.append(base_stat(own, partition, index, instant_time, len(values)))
         own.complete(instant_time, Action.DELTACOMMIT, done, times, _BULK_INSERT)
     changes = {keys.METADATA_PARTITIONS.name: ",".join(sorted(parts))}
-    if stats is not None:
-        env.storage.put(_DEFINITIONS, index_definitions.encode(stats.definitions))
+    if definitions:
+        known = load_definitions(env.storage, config)
+        env.storage.put(_DEFINITIONS, index_definitions.encode({**known, **definitions}))
         changes[keys.INDEX_DEFINITIONS_PATH.name] = _DEFINITIONS
     return update_table_config(env, changes)
 
@@ -157,8 +170,16 @@ def _statistics(
         source_fields=columns,
         version="V2" if version >= _FIRST_TYPED else None,
     )
-    known = load_definitions(storage, config)
-    return _Statistics(parts=parts, definitions={**known, COLUMN_STATS: definition})
+    return _Statistics(parts=parts, definitions={COLUMN_STATS: definition})
+
+
+def _index_definition(table_version: int) -> IndexDefinition:
+    return IndexDefinition(
+        index_name=RECORD_INDEX,
+        index_type=RECORD_INDEX,
+        index_options={"isPartitioned": "false"},
+        version="V1" if table_version >= _FIRST_TYPED else None,
+    )
 
 
 def _schema(storage: Storage, config: TableConfig, timeline: Timeline) -> str | None:

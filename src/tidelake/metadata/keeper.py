@@ -1,8 +1,8 @@
 """Keeping the metadata table true while the table is written; see `txn.keeper` for when.
 
-What is kept are `files`, and column statistics together with partition statistics. Everything else
-that the properties name leaves them before the write completes, because a reader that finds an
-index without the newest files loses rows.
+What is kept are `files`, column statistics together with partition statistics, and the index of
+record keys. Everything else that the properties name leaves them before the write completes,
+because a reader that finds an index without the newest files loses rows.
 """
 
 from __future__ import annotations
@@ -16,14 +16,23 @@ from typing_extensions import Self
 from tidelake.config import TableConfig, keys, write_keys
 from tidelake.env import Env
 from tidelake.errors import UnsupportedTableError, reading
+from tidelake.files.write_task import IndexTarget
 from tidelake.formats import index_definitions
+from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.metadata_encoding import encode_files
 from tidelake.formats.metadata_record import ALL_PARTITIONS, FileEntry, partition_identifier
 from tidelake.metadata.build import build
 from tidelake.metadata.file_group import Keys, reading_metadata
 from tidelake.metadata.freshness import built, unknown
-from tidelake.metadata.names import COLUMN_STATS, FILES, PARTITION_STATS
+from tidelake.metadata.names import (
+    COLUMN_STATS,
+    FILES,
+    METADATA_FOLDER,
+    PARTITION_STATS,
+    RECORD_INDEX,
+)
 from tidelake.metadata.own_table import OwnTable, Updates
+from tidelake.metadata.record_index import epoch_ms, is_index_kept
 from tidelake.metadata.statistics import (
     bounds_of_files,
     groups,
@@ -51,7 +60,8 @@ class KeeperOptions:
 
     `enabled` is None where they say nothing: a table then goes on as it is. `rebuild` throws away
     what is there. `compact_after` deltacommits the metadata table is compacted. `column_stats` are
-    made with a metadata table that is built, of `stats_columns` or of the first columns.
+    made with a metadata table that is built, of `stats_columns` or of the first columns; a
+    `record_index`, too.
     """
 
     enabled: bool | None = None
@@ -59,6 +69,7 @@ class KeeperOptions:
     compact_after: int = 10
     column_stats: bool = False
     stats_columns: tuple[str, ...] = ()
+    record_index: bool = False
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str]) -> Self:
@@ -70,6 +81,7 @@ class KeeperOptions:
             compact_after=write_keys.METADATA_COMPACT_AFTER.count(settings, least=1) or 1,
             column_stats=write_keys.METADATA_COLUMN_STATS.flag(settings),
             stats_columns=write_keys.METADATA_STATS_COLUMNS.items(settings),
+            record_index=write_keys.METADATA_RECORD_INDEX.flag(settings),
         )
 
 
@@ -116,7 +128,29 @@ class MetadataTableKeeper:
 
     def _kept(self, config: TableConfig) -> set[str]:
         definitions = load_definitions(self._env.storage, config)
-        return {FILES, *(STATISTICS if told_columns(config, definitions) else ())}
+        kept = {FILES, *(STATISTICS if told_columns(config, definitions) else ())}
+        return kept | ({RECORD_INDEX} if is_index_kept(config, definitions) else set())
+
+    def index_target(self, config: TableConfig, instant_time: str) -> IndexTarget | None:
+        """Return the file groups of the record index, where one is kept."""
+        if RECORD_INDEX not in config.metadata_partitions:
+            return None
+        with reading_metadata(RECORD_INDEX):
+            own = OwnTable.load(self._env.storage)
+            if own is None:
+                return None
+            ids = tuple(found.group.file_id for found in own.slices(RECORD_INDEX))
+            if not ids:
+                return None
+            # Whoever rolls the write back finds by these that tasks may have left logs here.
+            own.publisher.request(instant_time, Action.DELTACOMMIT)
+            own.publisher.start(instant_time, Action.DELTACOMMIT)
+        return IndexTarget(
+            folder=METADATA_FOLDER,
+            partition=RECORD_INDEX,
+            file_ids=ids,
+            instant_ms=epoch_ms(instant_time, is_utc=config.timeline_timezone_utc),
+        )
 
     def bounded_columns(self, config: TableConfig) -> Sequence[str]:
         """Return the columns of which statistics are kept."""
@@ -133,6 +167,7 @@ class MetadataTableKeeper:
             timeline,
             times,
             with_stats=options.column_stats,
+            with_index=options.record_index,
             columns=options.stats_columns,
         )
 
@@ -241,12 +276,22 @@ class MetadataTableKeeper:
         if own is None:
             return True
         if not own.has(instant_time):
+            own.delete_strays(RECORD_INDEX, instant_time, frozenset())
             known = own.timeline.is_archived(instant_time) or instant_time <= built(own.timeline)
+            if known:
+                self._drop_index()
             return not known
         if _is_compacted(own, instant_time):
+            self._drop_index()
             return False
         own.forget(instant_time)
         return True
+
+    def _drop_index(self) -> None:
+        """Take the record index out of use: it has keys of a write that is being undone."""
+        if self._config is not None:
+            kept = self._config.metadata_partitions - {RECORD_INDEX}
+            self._config = self._keep_only(kept, self._config)
 
     def _own(self) -> OwnTable | None:
         # A transaction may go on in another process, and others may build indexes meanwhile.
@@ -263,7 +308,25 @@ class MetadataTableKeeper:
             told = self._with_ghosts(own, changes)
             updates: Updates = {FILES: file_records(told, own.config.table_version)}
             updates = {**updates, **self._statistics(own, changes)}
-            own.commit(instant_time, updates, times)
+            index_logs = self._index_logs(own, instant_time, changes)
+            own.commit(instant_time, updates, times, index_logs)
+
+    def _index_logs(
+        self, own: OwnTable, instant_time: str, changes: FileChanges
+    ) -> Sequence[WriteStat]:
+        """Return what tasks wrote for the record index; or take it out where that has a gap."""
+        config = self._config
+        if config is None or RECORD_INDEX not in config.metadata_partitions:
+            logs: Sequence[WriteStat] = ()
+        elif changes.replaced or (changes.written and not changes.is_indexed):
+            # The keys of replaced file groups are not known without reading them.
+            self._config = self._keep_only(config.metadata_partitions - {RECORD_INDEX}, config)
+            logs = ()
+        else:
+            logs = changes.index_logs
+        if RECORD_INDEX in (config.metadata_partitions if config else ()) or changes.index_logs:
+            own.delete_strays(RECORD_INDEX, instant_time, {stat.path for stat in logs})
+        return logs
 
     @staticmethod
     def _with_ghosts(own: OwnTable, changes: FileChanges) -> FileChanges:

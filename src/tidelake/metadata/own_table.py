@@ -7,8 +7,8 @@ those of the instant of the table that it describes, so a crash in between is fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,13 +16,11 @@ from typing_extensions import Self
 
 from tidelake.config import TableConfig
 from tidelake.errors import reading
-from tidelake.formats import delete_block
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
-from tidelake.formats.delete_block import DeleteRecords, OrderingKind
 from tidelake.formats.file_name import format_log, parse_base, parse_log
-from tidelake.formats.hfile_writer import encode_hfile
 from tidelake.formats.instant_name import InstantName
-from tidelake.formats.log_block import BlockKind, HeaderKey, block_instants, encode_block
+from tidelake.formats.log_block import block_instants
+from tidelake.formats.metadata_log import encode_log
 from tidelake.formats.metadata_record import file_group_of
 from tidelake.formats.metadata_schema import record_schema_text
 from tidelake.metadata.names import FILES, METADATA_FOLDER, group_file_id
@@ -115,10 +113,19 @@ class OwnTable:
         found = self.view.latest_slices([partition])
         return sorted(found, key=lambda s: s.group.file_id)
 
-    def commit(self, instant_time: str, updates: Updates, times: InstantTimes) -> None:
-        """Write a deltacommit with these records; what an earlier attempt left is replaced."""
+    def commit(
+        self,
+        instant_time: str,
+        updates: Updates,
+        times: InstantTimes,
+        written: Sequence[WriteStat] = (),
+    ) -> None:
+        """Write a deltacommit with these records; what an earlier attempt left is replaced.
+
+        `written` are log files of it that are there already.
+        """
         if self.has(instant_time):
-            self.forget(instant_time)
+            self.forget(instant_time, but={stat.path for stat in written})
         self.publisher.request(instant_time, Action.DELTACOMMIT)
         self.publisher.start(instant_time, Action.DELTACOMMIT)
         logs = [
@@ -128,9 +135,9 @@ class OwnTable:
         ]
         for log in logs:
             self.storage.put(log.path, log.content)
-        self.complete(
-            instant_time, Action.DELTACOMMIT, [_stat(log, instant_time) for log in logs], times
-        )
+        stats = [_stat(log, instant_time) for log in logs]
+        stats += [replace(stat, **ZEROS) for stat in written]
+        self.complete(instant_time, Action.DELTACOMMIT, stats, times)
 
     def complete(
         self,
@@ -159,15 +166,29 @@ class OwnTable:
         """Return whether any file of the instant's deltacommit is on the timeline."""
         return bool(self._timeline_files(instant_time, Action.DELTACOMMIT))
 
-    def forget(self, instant_time: str, action: Action = Action.DELTACOMMIT) -> None:
+    def forget(
+        self,
+        instant_time: str,
+        action: Action = Action.DELTACOMMIT,
+        *,
+        but: Set[str | None] = frozenset(),
+    ) -> None:
         """Take an instant off the table with all that it wrote, the completed file first."""
         names = self._timeline_files(instant_time, action)
         completed = [name for name, state in names.items() if state is State.COMPLETED]
         paths = self._files_of(instant_time, action, is_completed=bool(completed))
         self.publisher.remove(completed)
         for path in paths:
-            self.storage.delete(path)
+            if path not in but:
+                self.storage.delete(path)
         self.publisher.remove(name for name in names if name not in completed)
+
+    def delete_strays(self, partition: str, instant_time: str, wanted: Set[str | None]) -> None:
+        """Delete the logs of an instant that tasks wrote which were retried or ran twice."""
+        for file in self.storage.list(partition).files:
+            log = parse_log(partition, file.name, 0)
+            if log is not None and log.instant_time == instant_time and log.path not in wanted:
+                self.storage.delete(log.path)
 
     def has_logs_named(self, instant_time: str) -> bool:
         """Return whether log files belong to a slice of that time, on table versions up to 7."""
@@ -260,31 +281,14 @@ class OwnTable:
             name=name,
             version=version,
             before=before if self.names_logs_by_slice else None,
-            content=log_content(values, self.schema, instant_time, group.partition),
+            content=encode_log(
+                {key.encode(): value for key, value in values.items()},
+                self.schema,
+                instant_time,
+                group.partition,
+            ),
             records=len(values),
         )
-
-
-def log_content(
-    values: Mapping[str, bytes | None], schema: str, instant_time: str, partition: str
-) -> bytes:
-    """Return a log file: a block with the values, and one with the keys that go."""
-    blocks = []
-    kept = sorted((key.encode(), value) for key, value in values.items() if value is not None)
-    if kept:
-        headers: dict[int, str] = {HeaderKey.INSTANT_TIME: instant_time, HeaderKey.SCHEMA: schema}
-        blocks.append(encode_block(BlockKind.HFILE_DATA, headers, encode_hfile(kept, schema)))
-    gone = [key for key, value in values.items() if value is None]
-    if gone:
-        deletes = DeleteRecords(
-            keys=gone,
-            partitions=[partition] * len(gone),
-            ordering=[0] * len(gone),
-            kinds=[OrderingKind.INT] * len(gone),
-        )
-        headers = {HeaderKey.INSTANT_TIME: instant_time}
-        blocks.append(encode_block(BlockKind.DELETE, headers, delete_block.encode(deletes)))
-    return b"".join(blocks)
 
 
 def _stat(log: LogToWrite, instant_time: str) -> WriteStat:

@@ -21,6 +21,7 @@ from typing import Protocol
 
 from tidelake.config import TableConfig, keys
 from tidelake.env import Env
+from tidelake.files.write_task import IndexTarget
 from tidelake.formats.column_bounds import ColumnBounds
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
 from tidelake.timeline import Timeline, update_table_config
@@ -46,15 +47,28 @@ class FileChanges:
     replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
     bounds: Mapping[str, Mapping[str, ColumnBounds]] = field(default_factory=dict)
     begun: frozenset[str] = frozenset()
+    index_logs: Sequence[WriteStat] = ()
+    """Log files of the record index that tasks have written, by paths in the metadata table."""
+    is_indexed: bool = False
+    """Whether these tell of all keys that came into file groups."""
 
     def __bool__(self) -> bool:
         return bool(self.written or self.deleted or self.gone or self.replaced)
 
 
 def changes_of(
-    stats: Iterable[WriteStat], replaced: Mapping[str, Sequence[str]] | None = None
+    stats: Iterable[WriteStat],
+    replaced: Mapping[str, Sequence[str]] | None = None,
+    *,
+    moves_keys: bool = True,
 ) -> FileChanges:
-    """Return what a write with these stats does to files."""
+    """Return what a write with these stats does to files.
+
+    Without `moves_keys` every key stays in its file group.
+    """
+    stats = list(stats)
+    logs = tuple(stat for stat in stats if stat.is_index)
+    stats = [stat for stat in stats if not stat.is_index]
     written: dict[str, dict[str, int]] = {}
     bounds: dict[str, Mapping[str, ColumnBounds]] = {}
     grown: set[str] = set()
@@ -74,6 +88,8 @@ def changes_of(
         replaced=dict(replaced or {}),
         bounds=bounds,
         begun=frozenset(written) - grown,
+        index_logs=logs,
+        is_indexed=not moves_keys or all(stat.is_indexed for stat in stats),
     )
 
 
@@ -85,6 +101,9 @@ class MetadataKeeper(Protocol):
 
     def bounded_columns(self, config: TableConfig) -> Sequence[str]:
         """Return the columns whose bounds `record` is to be told, once `prepare` has run."""
+
+    def index_target(self, config: TableConfig, instant_time: str) -> IndexTarget | None:
+        """Return where tasks of a write say where keys are, None when nobody wants to know."""
 
     def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
         """Write down what the instant did to files; it completes after this call and not before."""
@@ -129,6 +148,14 @@ class NoMetadataTable:
     ) -> Sequence[str]:
         """Return none."""
         return ()
+
+    def index_target(
+        self,
+        config: TableConfig,  # noqa: ARG002 - there is no index
+        instant_time: str,  # noqa: ARG002
+    ) -> IndexTarget | None:
+        """Return None."""
+        return None
 
     def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
         """Do nothing."""

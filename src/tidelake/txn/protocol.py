@@ -74,6 +74,8 @@ from tidelake.txn.time import InstantTimes
 
 _log = logging.getLogger(__name__)
 
+#: Operations that leave every key in its file group.
+_REWRITING = frozenset({"COMPACT", "LOG_COMPACT"})
 #: Key of a commit's extra metadata under which the caller's idempotence key is kept.
 WRITE_ID = "tidelake.write.id"
 _SCHEMA = "schema"
@@ -301,6 +303,9 @@ class Transaction:
         tell whether it landed, and otherwise what the storage raised, in which case nothing became
         visible.
         """
+        moves_keys = self.operation not in _REWRITING
+        changes = changes_of(stats, replaced, moves_keys=moves_keys)
+        stats = [stat for stat in stats if not stat.is_index]
         with self._concurrency.section():
             if self._concurrency.is_shared:
                 schema = self._reviewed(stats, replaced or {}, schema, resolve_schema)
@@ -311,7 +316,7 @@ class Transaction:
             delete_strays(self._storage, self.instant_time, _paths(stats))
             if not self._publisher.is_pending(self.instant_time, self.action, State.INFLIGHT):
                 raise lost(self.instant_time, "somebody rolled it back")
-            self._keeper.record(self.instant_time, changes_of(stats, replaced), self._times)
+            self._keeper.record(self.instant_time, changes, self._times)
             completion_time, attempts = self._publish(content)
         if self._concurrency.is_shared:
             # A sign of life that was on its way may have arrived after the end.

@@ -8,6 +8,7 @@ from tidelake.config import ConcurrencyMode, ReadOptions, TableConfig, WriteOpti
 from tidelake.files.write_task import (
     BloomSettings,
     ColumnSet,
+    IndexTarget,
     LogFormat,
     LogSettings,
     ParquetSettings,
@@ -30,6 +31,7 @@ def write_spec(
     combine: bool,
     column_sets: tuple[ColumnSet, ...] = (),
     bounded_columns: Sequence[str] = (),
+    record_index: IndexTarget | None = None,
 ) -> WriteSpec:
     """Return how the tasks of one write lay down rows; raise `ConfigError` for a wrong option."""
     return WriteSpec(
@@ -48,6 +50,7 @@ def write_spec(
         column_sets=column_sets,
         completes_new=options.concurrency.mode is not ConcurrencyMode.NON_BLOCKING,
         bounded_columns=tuple(bounded_columns),
+        record_index=record_index,
         positions=write_keys.RECORD_POSITIONS.flag(options.settings),
         parquet=parquet_settings(options),
         log=log_settings(options),

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.txn.toy_table import KINDS, PARTITION, SCHEMA, Toy, new_storage
 from tidelake.config import TableConfig
+from tidelake.files.write_task import IndexTarget
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.model import State, TableType
 from tidelake.storage import MemoryStorage
@@ -35,6 +36,10 @@ class Watching:
 
     def bounded_columns(self, config: TableConfig) -> Sequence[str]:
         return [config.name]
+
+    def index_target(self, config: TableConfig, instant_time: str) -> IndexTarget | None:
+        assert config.name < instant_time + config.name
+        return None
 
     def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
         self._note("record", instant_time)

@@ -1,0 +1,98 @@
+"""Log files of the record index, written by the tasks that write the rows.
+
+An entry says in which file group a key is. Every key that a task brings into a file group gets one,
+also where it was there before: that says the same again. What no task deletes by its key keeps its
+entry, which does no harm as long as the file group lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidelake.errors import InstantLostError
+from tidelake.files.write_task import WriteSpec, WriteToken
+from tidelake.formats.commit_metadata import WriteStat
+from tidelake.formats.file_name import format_log
+from tidelake.formats.marker_name import heartbeat_path
+from tidelake.formats.metadata_encoding import encode_location
+from tidelake.formats.metadata_log import encode_log
+from tidelake.formats.metadata_record import RecordLocation
+from tidelake.formats.metadata_schema import record_schema_text
+from tidelake.records.java_hash import string_hashes
+from tidelake.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class KeysOfGroup:
+    """Keys that came into a file group, or were deleted from wherever they were."""
+
+    partition: str
+    file_id: str | None
+    keys: pa.Array | pa.ChunkedArray
+
+
+def write_index_logs(
+    storage: Storage, spec: WriteSpec, token: WriteToken, found: Sequence[KeysOfGroup]
+) -> Iterator[WriteStat]:
+    """Write the entries of one task, a log file for each file group of the index that is touched.
+
+    The paths of the stats are relative to the metadata table.
+    """
+    target = spec.record_index
+    assert target is not None
+    by_group: dict[int, dict[bytes, bytes | None]] = {}
+    for one in found:
+        value = None
+        if one.file_id is not None:
+            location = RecordLocation(partition=one.partition, file_id=one.file_id)
+            value = encode_location(location, target.instant_ms, spec.table_version)
+        groups = group_numbers(one.keys, len(target.file_ids))
+        for group, key in zip(groups.tolist(), one.keys.to_pylist(), strict=True):
+            by_group.setdefault(group, {})[key.encode()] = value
+    schema = record_schema_text(spec.table_version)
+    for group in sorted(by_group):
+        name = format_log(
+            file_id=target.file_ids[group],
+            instant_time=spec.instant_time,
+            version=1,
+            write_token=token.format(),
+        )
+        values = by_group[group]
+        data = encode_log(values, schema, spec.instant_time, target.partition)
+        path = f"{target.partition}/{name}"
+        storage.put(f"{target.folder}/{path}", data)
+        if storage.stat(heartbeat_path(spec.instant_time)) is None:
+            storage.delete(f"{target.folder}/{path}")
+            raise InstantLostError(
+                f"instant {spec.instant_time} was ended while its index was being written",
+                next_step="run the write again",
+            )
+        yield WriteStat(
+            file_id=target.file_ids[group],
+            path=path,
+            prev_commit=spec.instant_time,
+            num_writes=len(values),
+            num_update_writes=len(values),
+            partition_path=target.partition,
+            total_write_bytes=len(data),
+            file_size_in_bytes=len(data),
+            log_version=1,
+            log_offset=0,
+            base_file="",
+            log_files=(name,),
+            is_index=True,
+        )
+
+
+def group_numbers(
+    keys: pa.Array | pa.ChunkedArray, count: int
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the number of the index's file group that has each key."""
+    signed = string_hashes(keys).astype(np.int32).astype(np.int64)
+    found: np.ndarray[Any, np.dtype[np.int64]] = np.abs(signed) % count
+    return found
