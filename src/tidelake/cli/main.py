@@ -63,6 +63,8 @@ def _parser() -> argparse.ArgumentParser:
             epilog=f"example:\n  {verb.example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        if verb.actions:
+            of_verb.add_argument("action", choices=verb.actions)
         of_verb.add_argument("table", metavar=verb.subject, help=verb.subject_help)
         of_verb.add_argument("--json", action="store_true", help=verb.json_help)
         of_verb.add_argument(

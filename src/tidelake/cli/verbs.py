@@ -11,6 +11,7 @@ from tidelake.cli import (
     compact,
     describe,
     instants,
+    lock,
     log_file,
     rows,
     services,
@@ -71,6 +72,8 @@ class Verb:
     example: str
     run: Callable[[Call], bool]
     add_arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments
+    actions: tuple[str, ...] = ()
+    """Words of which one stands between the verb and its subject."""
     subject: str = "TABLE"
     subject_help: str = "path or URI of the table"
     json_help: str = "print one JSON document and nothing else"
@@ -298,6 +301,12 @@ def _service(
     return act
 
 
+def _lock(call: Call) -> bool:
+    found = lock.open_lock_of(call.args.table, call.options)
+    lock.run_lock(found, call.args, call.out, call.now_ms)
+    return True
+
+
 _RECORDS = "print one JSON object a line and nothing else"
 
 VERBS = (
@@ -397,6 +406,13 @@ VERBS = (
         example="tidelake restore lake/trips 20260301101500123 --dry-run",
         run=_service(services.run_restore),
         add_arguments=services.restore_arguments,
+    ),
+    Verb(
+        name="lock",
+        summary="show who holds the table's lock, or free the lock of a writer that is gone",
+        example="tidelake lock who lake/trips",
+        run=_lock,
+        actions=(lock.WHO, lock.RELEASE),
     ),
     Verb(
         name="check",

@@ -185,11 +185,13 @@ def test_check_of_a_damaged_table_lists_violations_and_exits_with_1(
     assert f"{len(report['violations'])} violations found." in said(capsys, "check", root, code=1)
 
 
-@pytest.mark.parametrize("verb", [v.name for v in VERBS if v.name != "log-file"])
+@pytest.mark.parametrize(
+    "verb", [(v.name, *v.actions[:1]) for v in VERBS if v.name != "log-file"], ids=" ".join
+)
 def test_a_path_that_does_not_exist_is_said_in_two_lines(
-    verb: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    verb: tuple[str, ...], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert main([verb, str(tmp_path / "gone"), "--json"]) == 1
+    assert main([*verb, str(tmp_path / "gone"), "--json"]) == 1
     streams = capsys.readouterr()
     assert streams.out == ""
     first, second = streams.err.splitlines()

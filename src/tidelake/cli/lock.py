@@ -1,0 +1,58 @@
+"""Who holds the table's lock, and a way to take it from a holder that is gone for good."""
+
+from __future__ import annotations
+
+import argparse
+
+from tidelake.cli.output import Output
+from tidelake.cli.text import moment, span
+from tidelake.config import WriteOptions
+from tidelake.env import Env
+from tidelake.storage import open_storage
+from tidelake.timeline import load_table_config
+from tidelake.txn.locks import Holder, LockProvider, open_provider
+
+WHO = "who"
+RELEASE = "release"
+
+
+def open_lock_of(table: str, options: dict[str, str]) -> LockProvider:
+    """Return the lock that writers with `options` take for the table."""
+    storage = open_storage(table, options)
+    load_table_config(storage)
+    return open_provider(Env(storage), WriteOptions.from_options(options).concurrency)
+
+
+def run_lock(lock: LockProvider, args: argparse.Namespace, out: Output, now_ms: int) -> None:
+    """Show who holds the lock, or free it."""
+    holder = lock.break_lock() if args.action == RELEASE else lock.holder()
+    if out.as_json:
+        out.document(
+            {
+                "lock": lock.place,
+                "held": holder is not None and args.action == WHO,
+                "owner": None if holder is None else holder.owner,
+                "since_ms": None if holder is None else holder.since_ms,
+                "until_ms": None if holder is None else holder.until_ms,
+                "released": args.action == RELEASE and holder is not None,
+            }
+        )
+        return
+    out.lines([f"lock    {lock.place}", *_told(holder, now_ms, is_freed=args.action == RELEASE)])
+
+
+def _told(holder: Holder | None, now_ms: int, *, is_freed: bool) -> list[str]:
+    if holder is None:
+        return ["holder  nobody: the lock is free"]
+    told = [f"holder  {holder.owner}"]
+    if holder.since_ms is not None:
+        told.append(f"since   {moment(holder.since_ms)}, {span(now_ms - holder.since_ms)} ago")
+    if holder.until_ms is None:
+        told.append("until   it is released: this lock never expires by itself")
+    else:
+        left_ms = holder.until_ms - now_ms
+        state = f"in {span(left_ms)}" if left_ms > 0 else "which is past: the next writer takes it"
+        told.append(f"until   {moment(holder.until_ms)} unless it is renewed, {state}")
+    if is_freed:
+        told.append("It was taken away: a holder that is alive finds out before it commits.")
+    return told
