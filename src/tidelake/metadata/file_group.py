@@ -153,23 +153,23 @@ class MetadataFileGroup:
         return {key: rec for key, rec in merged.items() if rec is not None and is_live(rec)}
 
     def buried(self, wanted: Keys) -> dict[str, frozenset[str]]:
-        """Return the files that were listed under a key before the key as a whole was deleted.
+        """Return the files that were named under a key before the key as a whole was deleted.
 
-        Apache Hudi's compaction forgets the delete when the key was written again since, and lists
-        them anew.
+        When the key is written again, Apache Hudi's compaction forgets that delete and everything
+        in the logs before it, and lists what the base file has.
         """
         if self._layers is None:
             self._layers = list(self._load())
-        merged: dict[str, MetadataRecord | None] = {}
-        graves: dict[str, set[str]] = {}
+        named: dict[str, set[str]] = {}
+        graves: dict[str, frozenset[str]] = {}
         for layer in self._layers:
             with reading_metadata(layer.path):
                 for key, record in layer.find(wanted):
-                    known = merged.get(key)
-                    if record is None and isinstance(known, FileList):
-                        graves.setdefault(key, set()).update(known.entries)
-                    merged[key] = merge(known, record)
-        return {key: frozenset(names) for key, names in graves.items()}
+                    if isinstance(record, FileList):
+                        named.setdefault(key, set()).update(record.entries)
+                    elif record is None:
+                        graves[key] = frozenset(named.get(key, ()))
+        return graves
 
     def newest(self, wanted: Keys) -> dict[str, tuple[bytes, str]]:
         """Return the newest value of each wanted key as it is stored, with its schema."""

@@ -285,6 +285,9 @@ def test_files_of_a_partition_that_was_dropped_stay_away_when_it_comes_back(
     keeper.prepare(config, timeline, times)
     own = OwnTable.load(storage)
     assert own is not None
+    keeper.record(times.next(), FileChanges(deleted={"p=1": sorted(before)[:1]}), times)
+    own = OwnTable.load(storage)
+    assert own is not None
     # So says a clean of Apache Hudi that leaves no file of a partition.
     own.commit(times.next(), {FILES: {"p=1": None}}, times)
     changes = FileChanges(written={"p=1": {"new.parquet": 9}}, begun=frozenset({"p=1"}))
