@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tidelake.config import CleanPolicy, ServiceOptions, keys
 from tidelake.formats.file_name import parse_base, parse_log
-from tidelake.model import WRITE_ACTIONS, Action, Instant
+from tidelake.model import WRITE_ACTIONS, Action, Instant, TableType
 from tidelake.services.clean_plan import earliest_to_retain
 from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.table_now import TableNow
@@ -136,7 +136,29 @@ def _holds(now: TableNow, options: ServiceOptions, saved: set[str]) -> Iterator[
                 reason=f"{instant.requested_time} is the newest that says the table's schema",
             )
             break
+    yield from _compaction_holds(now, options.compaction.max_delta_commits)
     yield from _metadata_table_holds(now, writes)
+
+
+def _compaction_holds(now: TableNow, max_delta_commits: int) -> Iterator[_Hold]:
+    """Return what says when the next compaction is due: the last one, or enough deltacommits."""
+    if now.config.table_type is not TableType.MERGE_ON_READ:
+        return
+    last = next((i for i in reversed(now.timeline.writes()) if i.action is Action.COMMIT), None)
+    since = "" if last is None else last.requested_time
+    deltas = [
+        i
+        for i in now.timeline.writes()
+        if i.action is Action.DELTACOMMIT
+        and ((i.completion_time or "") if now.has_completion_times else i.requested_time) > since
+    ]
+    first = deltas[-max_delta_commits] if len(deltas) >= max_delta_commits else last
+    if first is None:
+        first = now.timeline.writes()[0]
+    yield _Hold(
+        requested_time=first.requested_time,
+        reason=f"the next compaction is counted from {first.requested_time} on",
+    )
 
 
 def _metadata_table_holds(now: TableNow, writes: Sequence[Instant]) -> Iterator[_Hold]:

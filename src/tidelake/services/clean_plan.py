@@ -279,7 +279,7 @@ class _DeadFiles:
             first = self._first_kept(slices)
             dead = slices[:first]
             at = slices[first].base_instant_time if dead else ""
-            reach = self._time_of(at, self.view.times(at) or at)
+            reach = self._done(at) or at
         going = [s for s in dead if not self._is_protected(s)]
         if going:
             self.reach = max(self.reach, reach)
@@ -300,9 +300,14 @@ class _DeadFiles:
             return max(0, len(slices) - self.options.file_versions)
         for index in range(len(slices) - 1, 0, -1):
             at = slices[index].base_instant_time
-            if self._is_before(at, self.view.times(at)):
+            if self._is_before(at, self._done(at)):
                 return index
         return 0
+
+    def _done(self, requested_time: str) -> str | None:
+        """Return when a committed instant took effect, as the table's version counts it."""
+        # Slices of version 6 are committed ones already, and its archive takes long to read.
+        return self.view.times(requested_time) if self.now.has_completion_times else requested_time
 
     def _is_before(self, requested_time: str, completion_time: str | None) -> bool:
         """Return whether an instant had taken effect when the horizon was requested."""

@@ -10,7 +10,13 @@ from tests.golden import harness
 from tests.golden.local_table import LocalTable
 from tests.unit.services.busy_table import KINDS, PARTITION, Busy, busy, crash_everywhere, options
 from tests.unit.txn.toy_table import environment, new_storage
-from tidelake.config import ArchiveOptions, CleanOptions, CleanPolicy, ServiceOptions
+from tidelake.config import (
+    ArchiveOptions,
+    CleanOptions,
+    CleanPolicy,
+    CompactionOptions,
+    ServiceOptions,
+)
 from tidelake.formats import plans
 from tidelake.formats.marker_name import marker_folder
 from tidelake.formats.plans import SavepointMetadata
@@ -27,6 +33,7 @@ SMALL = options(clean_commits_retained="2", keep_min_commits="4", keep_max_commi
 ALL_BUT_ONE = ServiceOptions(
     clean=CleanOptions(policy=CleanPolicy.FILE_VERSIONS),
     archive=ArchiveOptions(min_commits=1, max_commits=1),
+    compaction=CompactionOptions(max_delta_commits=1),
 )
 each_kind = pytest.mark.parametrize(("table_version", "table_type"), KINDS)
 
@@ -245,6 +252,27 @@ def test_the_newest_word_on_the_schema_stays() -> None:
     plan = plan_archive(table.now, ALL_BUT_ONE)
     assert plan.instants[-1].requested_time < told.requested_time
     assert "the newest that says the table's schema" in plan.reason
+
+
+@pytest.mark.parametrize("table_version", [6, 9])
+def test_what_the_next_compaction_is_counted_from_stays(table_version: int) -> None:
+    table = busy(table_version, MOR, 0)
+    for n in range(9):
+        table.write({"a-0": f"a{n}"})
+    deltas = [i.requested_time for i in table.now.timeline.writes()]
+    tight = {"clean_commits_retained": "1", "keep_min_commits": "2", "keep_max_commits": "3"}
+    plan = plan_archive(table.now, options(**tight))
+    assert [i.requested_time for i in plan.instants] == deltas[:-5]
+    assert "the next compaction is counted from" in plan.reason
+    three = options(**tight, compact_inline_max_delta_commits="3")
+    assert [i.requested_time for i in plan_archive(table.now, three).instants] == deltas[:-3]
+    time = table.compact()
+    table.write({"a-0": "after"})
+    for n in range(2):
+        table.write({"b-0": f"b{n}"})
+    plan = plan_archive(table.now, options(**tight))
+    assert plan.instants[-1].requested_time < time
+    assert f"the next compaction is counted from {time} on" in plan.reason
 
 
 def test_leftover_markers_go_with_their_instant() -> None:
