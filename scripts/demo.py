@@ -118,6 +118,14 @@ def write(spark: SparkSession, root: Path) -> None:
         frame.createOrReplaceTempView("rides")
         spark.sql(f"SELECT {', '.join(summary)} FROM rides GROUP BY city ORDER BY city").show()
 
+    say("Compaction folds the logs into base files; rows and their past stay as they are:")
+    command("compact", root, "--dry-run")
+    before = sizes(table)
+    commit = table.compact()
+    assert commit is not None
+    told("table.compact()", commit)
+    print(f"    before: {before}\n    after:  {sizes(table)}")
+
     say("hudi-rs reads the same files:")
     ours = table.read().count()
     theirs = HudiTableBuilder.from_base_uri(str(root)).build()
@@ -142,6 +150,16 @@ def merge(table: Table, rides: DataFrame) -> None:
     print(f"    {columns.bytes_written:,} bytes, against {whole.bytes_written:,} as whole rows")
 
 
+def sizes(table: Table) -> str:
+    """Return how many files a query of the table reads, and their bytes."""
+    slices = table.slices()
+    bases = [piece.base_file.size_bytes for piece in slices if piece.base_file]
+    logs = [log.size_bytes for piece in slices for log in piece.log_files]
+    return (
+        f"{len(bases)} base files of {sum(bases):,} bytes, {len(logs)} logs of {sum(logs):,} bytes"
+    )
+
+
 def told(code: str, commit: Commit) -> Commit:
     """Print a write and what it did; return the commit."""
     counts = f"{commit.inserts} inserts, {commit.updates} updates, {commit.deletes} deletes"
@@ -156,10 +174,10 @@ def say(text: str, code: str | None = None) -> None:
         print(f"\n    >>> {code}")
 
 
-def command(verb: str, root: Path) -> None:
+def command(verb: str, root: Path, *arguments: str) -> None:
     """Run a command as a person would type it."""
-    print(f"\n    $ tidelake {verb} {root.name}", flush=True)
-    tidelake([verb, str(root)])
+    print(f"\n    $ tidelake {' '.join((verb, root.name, *arguments))}", flush=True)
+    tidelake([verb, str(root), *arguments])
 
 
 def show(frame: DataFrame) -> None:
