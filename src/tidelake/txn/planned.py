@@ -21,17 +21,19 @@ from tidelake.config import TableConfig
 from tidelake.env import Env
 from tidelake.errors import (
     ConfigError,
+    CorruptFileError,
     PlanCompletedError,
     PlanRemovedError,
     PlanRunningError,
 )
 from tidelake.model import Action, Instant, State
-from tidelake.timeline import Publisher, Timeline, load_timeline
+from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeline
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.heartbeat import is_alive, last_beats
 from tidelake.txn.keeper import MetadataKeeper
 from tidelake.txn.protocol import Transaction, tidied
 from tidelake.txn.rollback import Rollback
+from tidelake.txn.time import InstantTimes
 
 #: Makes the content of a plan for a table with this timeline, requested at this time; None: there
 #: is nothing to do.
@@ -130,6 +132,8 @@ def take_over(
         config, timeline = tidied(
             env, config, timeline, times, keeper, roll_back=roll_back, use_markers=use_markers
         )
+        if _finish_rollbacks(env, config, timeline, times, keeper, requested_time):
+            timeline = load_timeline(env.storage, config)
         plan = find_plan(timeline, requested_time, action)
         if plan.state is State.INFLIGHT:
             rollback = Rollback(env, config, timeline, times, keeper)
@@ -152,6 +156,38 @@ def take_over(
             txn.heartbeat.beat()
             txn.heartbeat.keep_beating()
         return txn
+
+
+def _finish_rollbacks(
+    env: Env,
+    config: TableConfig,
+    timeline: Timeline,
+    times: InstantTimes,
+    keeper: MetadataKeeper,
+    requested_time: str,
+) -> bool:
+    """Carry out rollbacks of earlier attempts that somebody began; return whether there were any.
+
+    Left for later, one would take back what is about to be written under the same instant.
+    """
+    contents = TimelineContents(env.storage, config)
+    rollback = Rollback(env, config, timeline, times, keeper)
+    begun = [
+        instant
+        for instant in timeline.pending
+        if instant.action is Action.ROLLBACK and _targets(contents, instant, requested_time)
+    ]
+    for instant in begun:
+        rollback.resume(instant, contents)
+    return bool(begun)
+
+
+def _targets(contents: TimelineContents, rollback: Instant, requested_time: str) -> bool:
+    try:
+        target = contents.rollback_plan(rollback).instant_to_rollback
+    except CorruptFileError:
+        return False
+    return target is not None and target.commit_time == requested_time
 
 
 def _refuse_running(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +30,7 @@ from tidelake.model import Action, Commit, State
 from tidelake.read.state import TableState
 from tidelake.storage import Storage, open_storage
 from tidelake.table import load_state, open_state
+from tidelake.testing import Crash, Fault, FaultyStorage
 
 R = TypeVar("R")
 VERSIONS = (6, 8, 9)
@@ -314,3 +315,41 @@ def test_where_others_write_a_plan_that_is_being_carried_out_is_left_alone(
     assert commit.requested_time == planned
     assert table.rows() == before == OurReader(tmp_path).base_files()
     assert table.state.storage.stat(heartbeat_path(planned)) is None
+
+
+def dies(name: str, ending: str) -> Callable[[int, str, str], Fault | None]:
+    """Return a storage's end: right after a call on a file whose path ends like that."""
+
+    def fault(_number: int, called: str, path: str) -> Fault | None:
+        return Fault.CRASH_AFTER if (called, path.endswith(ending)) == (name, True) else None
+
+    return fault
+
+
+@each_version
+def test_where_others_write_rollbacks_of_dead_attempts_are_finished_first(
+    version: int, tmp_path: Path
+) -> None:
+    table = Logged(tmp_path, version)
+    before = table.rows()
+    shared = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}
+    planned = table.compactor(options=shared).schedule()
+    assert planned is not None
+    for name, ending in (
+        ("delete", heartbeat_path(planned)),
+        ("put_if_absent", "rollback.requested"),
+    ):
+        storage = FaultyStorage(open_storage(str(tmp_path)), dies(name, ending))
+        with pytest.raises(Crash):
+            table.compactor(storage, options=shared).run(planned)
+        # Long enough ago for others to take it for dead.
+        (tmp_path / heartbeat_path(planned)).unlink(missing_ok=True)
+    pending = {i.action for i in table.state.timeline.pending}
+    assert pending == {Action.COMPACTION, Action.ROLLBACK}
+    table.compactor(options=shared).run(planned)
+    assert not table.state.timeline.pending
+    table.write(upsert(9, "c"))  # a writer that thinks it is alone rolls back whatever is begun
+    (compacted,) = [i for i in table.state.timeline.instants if i.requested_time == planned]
+    assert compacted.state is State.COMPLETED
+    assert len(table.rows()) == len(before)
+    assert OurReader(tmp_path).base_files() == before
