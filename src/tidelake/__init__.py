@@ -1,5 +1,6 @@
 """tidelake reads and writes Apache Hudi tables from PySpark."""
 
+from tidelake.engine import MergeBuilder
 from tidelake.errors import (
     ClockAheadError,
     CommitOutcomeUnknownError,
@@ -44,6 +45,7 @@ __all__ = [
     "InstantLostError",
     "LockLostError",
     "LockTimeoutError",
+    "MergeBuilder",
     "MissingFileError",
     "NotATableError",
     "PlanCompletedError",

@@ -473,9 +473,11 @@ class Table:
         self, request: MergeRequest, options: Options | None, write_id: str | None
     ) -> Commit:
         def merge(writer: Writer, state: TableState) -> Commit:
-            def read(columns: Sequence[str] | None, partitions: Sequence[str] | None) -> DataFrame:
+            def read(
+                columns: Sequence[str] | None, partitions: Sequence[str] | None, where: str | None
+            ) -> DataFrame:
                 paths = None if partitions is None else frozenset(partitions)
-                wanted = Selection(columns=columns, meta=True, partitions=paths)
+                wanted = Selection(columns=columns, where=where, meta=True, partitions=paths)
                 return self._frame(plan_snapshot(state, wanted), None)
 
             return writer.merge(request, read, write_id)

@@ -10,8 +10,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
-from tidelake import Commit, ConfigError, SchemaError, Table, TidelakeError, UnsupportedTableError
-from tidelake.engine import MergeBuilder
+from tidelake import (
+    Commit,
+    ConfigError,
+    MergeBuilder,
+    SchemaError,
+    Table,
+    TidelakeError,
+    UnsupportedTableError,
+)
 from tidelake.files.log_records import raw_records
 from tidelake.formats.log_block import BlockKind, decode_blocks
 
@@ -169,6 +176,20 @@ def test_names_that_people_use_for_the_two_sides(spark: SparkSession, tmp_path: 
     for at, (source, on, value) in enumerate(told, start=1):
         table.merge(source, on=on).when_matched_update({"fare": value}).execute()
         assert by_key(table)["a"][2] == 10 + 7 * at
+
+
+def test_partitions_that_no_match_can_be_in_are_not_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = created(spark, tmp_path / "t", "cow")
+    (base,) = Path(table.path).glob("city=rom/*.parquet")
+    base.rename(base.with_suffix(".gone"))
+    news = frame(spark, [("a", "oslo", 6, 1, "n")])
+    table.merge(news).when_matched_update_all().execute()
+    on = "target.id = source.id and target.city = 'oslo'"
+    table.merge(news, on=on).when_matched_update({"fare": "2"}).execute()
+    base.with_suffix(".gone").rename(base)
+    assert by_key(table)["a"] == ("oslo", 6, 2, "n")
 
 
 def test_a_builder_is_never_changed(spark: SparkSession, tmp_path: Path) -> None:

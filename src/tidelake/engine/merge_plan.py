@@ -15,6 +15,11 @@ from tidelake.files.write_task import ColumnSet
 from tidelake.records.schema import top_level
 
 _NAME = r"(?:\w+|`[^`]+`)"
+#: Words and signs that make more of a condition than parts of which all have to hold.
+_COMPOUND = re.compile(r"(?i)\b(?:or|not|case|between)\b|[()]|--|/\*")
+_COMPARISON = re.compile(
+    rf"\s*(?:target|t)\.({_NAME})\s*(=|<=|>=|<|>)\s*('[^'\\]*'|-?\d+(?:\.\d+)?)\s*"
+)
 _EQUALITY = re.compile(rf"\s*({_NAME})\.({_NAME})\s*=\s*({_NAME})\.({_NAME})\s*")
 
 
@@ -264,6 +269,18 @@ def _equalities(condition: str) -> list[str] | None:
             return None
         found.append(match[2].strip("`"))
     return found
+
+
+def condition_of_target(on: On) -> str | None:
+    """Return what a match says of the table's row alone, as a condition on its columns.
+
+    Only what stands beside everything else is taken, in the plainest words.
+    """
+    if not isinstance(on.condition, str) or _COMPOUND.search(on.condition):
+        return None
+    found = [_COMPARISON.fullmatch(part) for part in re.split(r"(?i)\band\b", on.condition)]
+    made = [f"`{m[1].strip('`')}` {m[2]} {m[3]}" for m in found if m is not None]
+    return " AND ".join(made) or None
 
 
 def mentions(expressions: Iterable[Expression], qualifier: str) -> bool:

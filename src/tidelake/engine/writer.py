@@ -39,7 +39,7 @@ from tidelake.engine.index_lookup import (
     tagged_globally,
 )
 from tidelake.engine.merge_clauses import MergeRequest, Side
-from tidelake.engine.merge_plan import sides
+from tidelake.engine.merge_plan import condition_of_target, sides
 from tidelake.engine.merge_rows import count_changes, without_stale
 from tidelake.engine.merge_setup import set_up
 from tidelake.engine.placement import fits_one_task, spread
@@ -82,9 +82,12 @@ class ReadTarget(Protocol):
     """Reads rows of the table with their meta columns, from some partitions or from all."""
 
     def __call__(
-        self, columns: Sequence[str] | None, partitions: Sequence[str] | None
+        self, columns: Sequence[str] | None, partitions: Sequence[str] | None, where: str | None
     ) -> DataFrame:
-        """Return the rows; None stands for every column or partition."""
+        """Return the rows; None stands for every column or partition.
+
+        Files in which no row fulfils `where` may be left out.
+        """
 
 
 class Writer:
@@ -172,7 +175,8 @@ class Writer:
                 # It is run twice, and a row that were in other partitions then would match nothing.
                 source = stack.enter_context(_persisted(source))
                 partitions = [row[0] for row in found.collect()]
-            changes = rows.changes(read(columns, partitions), source)
+            where = None if sides(request)[2] else condition_of_target(rows.on)
+            changes = rows.changes(read(columns, partitions, where), source)
             kept = stack.enter_context(_kept(changes))
             workload = count_changes(kept, may_match_twice=request.may_match_twice)
             made = without_stale(kept)

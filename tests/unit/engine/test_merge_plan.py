@@ -14,6 +14,7 @@ from tidelake.engine.merge_plan import (
     FromTarget,
     MergePlan,
     TableShape,
+    condition_of_target,
     mentions,
     plan_merge,
     plan_on,
@@ -131,6 +132,24 @@ def test_what_a_match_says_of_the_key(on: Any, names: tuple[str, ...], covers: b
     found = plan_on(on, SOURCE, SHAPE)
     assert (found.names, found.covers_identity) == (names, covers)
     assert found.by_identity is (on is None)
+
+
+@pytest.mark.parametrize(
+    ("on", "found"),
+    [
+        (None, None),
+        ("id", None),
+        ("target.id = source.id", None),
+        ("target.id = source.id and target.city = 'oslo'", "`city` = 'oslo'"),
+        ("t.ts >= 5 AND t.`fare` < -2.5 and t.id = s.id", "`ts` >= 5 AND `fare` < -2.5"),
+        ("target.city = 'oslo' or target.id = source.id", None),
+        ("not (target.id = source.id and target.city = 'oslo' and target.ts = 1)", None),
+        ("source.city = 'oslo' and target.id = source.id", None),
+        ("target.ts between 1 and 5 and target.city = 'oslo'", None),
+    ],
+)
+def test_what_a_match_says_of_the_table_alone(on: Any, found: str | None) -> None:
+    assert condition_of_target(plan_on(on, SOURCE, SHAPE)) == found
 
 
 def test_matches_by_a_key_that_is_made_up_are_refused() -> None:
