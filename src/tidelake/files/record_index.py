@@ -7,7 +7,7 @@ entry, which does no harm as long as the file group lives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ class KeysOfGroup:
 
 def write_index_logs(
     storage: Storage, spec: WriteSpec, token: WriteToken, found: Sequence[KeysOfGroup]
-) -> Iterator[WriteStat]:
+) -> list[WriteStat]:
     """Write the entries of one task, a log file for each file group of the index that is touched.
 
     The paths of the stats are relative to the metadata table.
@@ -55,6 +55,7 @@ def write_index_logs(
         for group, key in zip(groups.tolist(), one.keys.to_pylist(), strict=True):
             by_group.setdefault(group, {})[key.encode()] = value
     schema = record_schema_text(spec.table_version)
+    stats: list[WriteStat] = []
     for group in sorted(by_group):
         name = format_log(
             file_id=target.file_ids[group],
@@ -66,27 +67,31 @@ def write_index_logs(
         data = encode_log(values, schema, spec.instant_time, target.partition)
         path = f"{target.partition}/{name}"
         storage.put(f"{target.folder}/{path}", data)
-        if storage.stat(heartbeat_path(spec.instant_time)) is None:
-            storage.delete(f"{target.folder}/{path}")
-            raise InstantLostError(
-                f"instant {spec.instant_time} was ended while its index was being written",
-                next_step="run the write again",
+        stats.append(
+            WriteStat(
+                file_id=target.file_ids[group],
+                path=path,
+                prev_commit=spec.instant_time,
+                num_writes=len(values),
+                num_update_writes=len(values),
+                partition_path=target.partition,
+                total_write_bytes=len(data),
+                file_size_in_bytes=len(data),
+                log_version=1,
+                log_offset=0,
+                base_file="",
+                log_files=(name,),
+                is_index=True,
             )
-        yield WriteStat(
-            file_id=target.file_ids[group],
-            path=path,
-            prev_commit=spec.instant_time,
-            num_writes=len(values),
-            num_update_writes=len(values),
-            partition_path=target.partition,
-            total_write_bytes=len(data),
-            file_size_in_bytes=len(data),
-            log_version=1,
-            log_offset=0,
-            base_file="",
-            log_files=(name,),
-            is_index=True,
         )
+    if storage.stat(heartbeat_path(spec.instant_time)) is None:
+        for stat in stats:
+            storage.delete(f"{target.folder}/{stat.path}")
+        raise InstantLostError(
+            f"instant {spec.instant_time} was ended while its index was being written",
+            next_step="run the write again",
+        )
+    return stats
 
 
 def group_numbers(

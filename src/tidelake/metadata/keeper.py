@@ -92,6 +92,8 @@ class MetadataTableKeeper:
         self._env = env
         self._options = options or KeeperOptions()
         self._config: TableConfig | None = None
+        self._begun: str | None = None
+        """The write whose tasks may write to the record index."""
 
     def prepare(self, config: TableConfig, timeline: Timeline, times: InstantTimes) -> TableConfig:
         """Make good what earlier writers left out, and keep the names of what will be kept.
@@ -143,8 +145,9 @@ class MetadataTableKeeper:
             if not ids:
                 return None
             # Whoever rolls the write back finds by these that tasks may have left logs here.
-            own.publisher.request(instant_time, Action.DELTACOMMIT)
-            own.publisher.start(instant_time, Action.DELTACOMMIT)
+            if instant_time != self._begun:
+                own.begin(instant_time)
+                self._begun = instant_time
         return IndexTarget(
             folder=METADATA_FOLDER,
             partition=RECORD_INDEX,
@@ -309,7 +312,9 @@ class MetadataTableKeeper:
             updates: Updates = {FILES: file_records(told, own.config.table_version)}
             updates = {**updates, **self._statistics(own, changes)}
             index_logs = self._index_logs(own, instant_time, changes)
-            own.commit(instant_time, updates, times, index_logs)
+            is_begun = instant_time == self._begun
+            self._begun = None
+            own.commit(instant_time, updates, times, index_logs, is_begun=is_begun)
 
     def _index_logs(
         self, own: OwnTable, instant_time: str, changes: FileChanges

@@ -119,15 +119,17 @@ class OwnTable:
         updates: Updates,
         times: InstantTimes,
         written: Sequence[WriteStat] = (),
+        *,
+        is_begun: bool = False,
     ) -> None:
         """Write a deltacommit with these records; what an earlier attempt left is replaced.
 
-        `written` are log files of it that are there already.
+        `written` are log files of it that are there already. One that `is_begun` has nothing else.
         """
-        if self.has(instant_time):
-            self.forget(instant_time, but={stat.path for stat in written})
-        self.publisher.request(instant_time, Action.DELTACOMMIT)
-        self.publisher.start(instant_time, Action.DELTACOMMIT)
+        if not is_begun:
+            if self.has(instant_time):
+                self.forget(instant_time, but={stat.path for stat in written})
+            self.begin(instant_time)
         logs = [
             log
             for partition in sorted(updates)
@@ -138,6 +140,11 @@ class OwnTable:
         stats = [_stat(log, instant_time) for log in logs]
         stats += [replace(stat, **ZEROS) for stat in written]
         self.complete(instant_time, Action.DELTACOMMIT, stats, times)
+
+    def begin(self, instant_time: str) -> None:
+        """Put a deltacommit on the timeline, so that whoever takes it off finds its files."""
+        self.publisher.request(instant_time, Action.DELTACOMMIT)
+        self.publisher.start(instant_time, Action.DELTACOMMIT)
 
     def complete(
         self,

@@ -111,7 +111,7 @@ class TidelakeWriter(DataSourceArrowWriter):
             if self._operation is WriteOperation.INSERT_OVERWRITE_TABLE:
                 replaced = session.retire(txn, session.view(txn).partitions())
             elif self._operation in REPLACING:
-                touched = sorted({stat.partition_path or "" for stat in stats})
+                touched = sorted({s.partition_path or "" for s in stats if not s.is_index})
                 replaced = session.retire(txn, touched)
             session.commit(txn, stats, self._choice.schema.avro, replaced=replaced)
 

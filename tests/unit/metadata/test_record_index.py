@@ -86,6 +86,10 @@ def test_an_overwrite_takes_the_index_out_of_use(
     write(root, range(1), 2, "insert_overwrite")
     assert RECORD_INDEX not in names(root)
     assert "files" in names(root)
+    state = open_state(root)
+    done = state.contents.commit_metadata(state.timeline.writes()[-1])
+    assert set(done.partition_to_replace_file_ids) == {"r0"}
+    assert set(done.partition_to_write_stats) == {"r0"}
 
 
 def test_logs_of_tasks_that_ran_twice_do_not_count(tmp_path: Path) -> None:
