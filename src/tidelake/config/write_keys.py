@@ -245,8 +245,8 @@ PARTIAL_UPDATE_SCHEMA = _write(
 MERGE_PARTIAL_UPDATES = _write(
     "hoodie.spark.sql.merge.into.partial.updates",
     Kind.BOOLEAN,
-    "Whether a merge into a merge-on-read table of version 8 or newer logs the changed columns "
-    "alone, where that is possible.",
+    "Whether a merge into a merge-on-read table of version 8 or newer, or an update by condition, "
+    "logs the changed columns alone, where that is possible.",
     default="true",
 )
 PARTIAL_UPDATE_MODE = _write(

@@ -50,12 +50,14 @@ from tidelake.engine.write_session import Choice, WriteSession
 from tidelake.engine.write_tasks import WriteWork, Written, written
 from tidelake.env import Env
 from tidelake.errors import InputChangedError, SchemaError, UnsupportedTableError
+from tidelake.files.write_task import ColumnSet
 from tidelake.model import Commit, MergeMode
 from tidelake.read.state import TableState
-from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
+from tidelake.records.schema import PARTITION_PATH, RECORD_KEY, top_level
 from tidelake.write.groups import live_groups
 from tidelake.write.index import Index
 from tidelake.write.operation import REPLACING, planned_stats
+from tidelake.write.partial import takes_partial_rows
 from tidelake.write.partitions import named_partitions
 from tidelake.write.plan import Workload, WritePlan
 from tidelake.write.ring import Rings
@@ -150,7 +152,21 @@ class Writer:
                 )
         kinds = {f.name: f.dataType for f in frame.schema.fields}
         made = frame.withColumns({n: v.cast(kinds[n]) for n, v in values.items()})
-        return self._change_read(WriteOperation.UPSERT, made, write_id)
+        brought = self._brought(columns, list(values))
+        return self._change_read(WriteOperation.UPSERT, made, write_id, brought)
+
+    def _brought(self, columns: Sequence[str], changed: Sequence[str]) -> ColumnSet | None:
+        """Return what rows of an update bring, or None where they are written whole."""
+        session = self._session
+        if not session.options.logs_changed_columns or not takes_partial_rows(
+            session.config, session.merge
+        ):
+            return None
+        ordering = session.merge.ordering_fields
+        if session.merge.mode is not MergeMode.EVENT_TIME:
+            ordering = ()
+        wanted = {*changed, *top_level(ordering)}
+        return ColumnSet(names=tuple(n for n in columns if n in wanted), is_known=True)
 
     def merge(self, request: MergeRequest, read: ReadTarget, write_id: str | None = None) -> Commit:
         """Merge a source into the table; `read` gives rows of the table with their meta columns.
@@ -390,7 +406,11 @@ class Writer:
             return session.commit(txn, made.stats, choice.schema.avro)
 
     def _change_read(
-        self, operation: WriteOperation, frame: DataFrame, write_id: str | None
+        self,
+        operation: WriteOperation,
+        frame: DataFrame,
+        write_id: str | None,
+        brought: ColumnSet | None = None,
     ) -> Commit:
         session = self._session
         done = session.done_before(write_id)
@@ -400,7 +420,10 @@ class Writer:
             # Such rows do not say which file they come from, so their keys have to find it.
             return self.write(operation, frame, write_id)
         choice = session.choose(operation, frame.schema, write_id, by_key=False)
-        rows = read_rows(frame, choice.columns, choice.schema.required)
+        if brought is not None:
+            choice = replace(choice, columns=brought.names, column_sets=(brought,))
+        required = [n for n in choice.schema.required if n in choice.columns]
+        rows = read_rows(frame, choice.columns, required)
         with _kept(rows) as kept:
             return self._counted(kept, count_rows(kept), choice, by_file_id=True)
 
