@@ -35,7 +35,7 @@ from tidelake.metadata.names import COLUMN_STATS, FILES, PARTITION_STATS
 from tidelake.metadata.own_table import WRITE_TOKEN, ZEROS, OwnTable
 from tidelake.model import Action, FileSlice, Instant, State
 from tidelake.timeline import Timeline, load_timeline
-from tidelake.timeline.archive import LogArchive, LsmArchive, files_of
+from tidelake.timeline.archive import LogArchive, LsmArchive
 from tidelake.txn import InstantTimes
 from tidelake.txn.rollback import absolute_path
 
@@ -292,7 +292,7 @@ def archive(
     kind = LogArchive if own.config.layout_version == LAYOUT_1 else LsmArchive
     history = kind(own.storage, own.config, ArchiveOptions())
     history.add(own.timeline, old)
-    files = [f for i in old for f in files_of(own.timeline, i, own.config.layout_version)]
+    files = [f for i in old for f in own.timeline.files_of(i)]
     # Pending files first: a completed one needs no others.
     for file_name, _ in sorted(files, key=lambda at: at[1].state is State.COMPLETED):
         own.storage.delete(f"{own.config.timeline_folder}/{file_name}")

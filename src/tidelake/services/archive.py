@@ -21,7 +21,7 @@ from tidelake.formats.marker_name import MARKER_FOLDER, marker_folder
 from tidelake.model import Instant, State
 from tidelake.services.archive_plan import plan_archive
 from tidelake.services.table_now import TableNow
-from tidelake.timeline.archive import LogArchive, LsmArchive, files_of
+from tidelake.timeline.archive import LogArchive, LsmArchive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ def _remove(now: TableNow, instants: Sequence[Instant]) -> None:
     files = [
         (file_name, name.state)
         for instant in instants
-        for file_name, name in files_of(now.timeline, instant, config.layout_version)
+        for file_name, name in now.timeline.files_of(instant)
     ]
     pending = [file for file, state in files if state is not State.COMPLETED]
     completed = [file for file, state in files if state is State.COMPLETED]

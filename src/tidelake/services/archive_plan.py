@@ -18,7 +18,6 @@ from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.table_now import TableNow
 from tidelake.storage.sub import SubStorage
 from tidelake.timeline import load_table_config, load_timeline
-from tidelake.timeline.archive import files_of
 
 _METADATA_TABLE = ".hoodie/metadata"
 #: Operations whose commits do not count when the table's schema is looked for.
@@ -35,11 +34,11 @@ class ArchivePlan:
 
     def shown(self, now: TableNow) -> ServicePlan:
         """Return the plan as people look at it."""
-        folder, layout = now.config.timeline_folder, now.config.layout_version
+        folder = now.config.timeline_folder
         files = (
             PlannedFile(path=f"{folder}/{file_name}")
             for instant in self.instants
-            for file_name, _ in files_of(now.timeline, instant, layout)
+            for file_name, _ in now.timeline.files_of(instant)
         )
         facts: dict[str, str | int] = {
             "instants archived": len(self.instants),

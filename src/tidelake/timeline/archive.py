@@ -220,7 +220,7 @@ class LogArchive:
         chosen = [
             (name, infos[file_name])
             for instant in instants
-            for file_name, name in files_of(timeline, instant, self._config.layout_version)
+            for file_name, name in timeline.files_of(instant)
             if file_name in infos
         ]
         found = self._storage.read_many([f"{folder}/{info.name}" for _, info in chosen])
@@ -252,24 +252,6 @@ def current_manifest(storage: Storage, folder: str) -> int | None:
     if lsm_history.VERSION_FILE in names:
         current = lsm_history.decode_version(storage.read(f"{folder}/{lsm_history.VERSION_FILE}"))
     return current if current in numbers else max(numbers)
-
-
-def files_of(
-    timeline: Timeline, instant: Instant, layout: int
-) -> Sequence[tuple[str, InstantName]]:
-    """Return the timeline files of an instant in the order of its states."""
-    found = []
-    for file_name in timeline.file_names:
-        if not file_name.startswith(instant.requested_time):
-            continue
-        name = InstantName.parse(file_name, layout)
-        if (
-            name is not None
-            and name.requested_time == instant.requested_time
-            and name.action.completed_as is instant.action.completed_as
-        ):
-            found.append((file_name, name))
-    return sorted(found, key=lambda at: at[1].state.rank)
 
 
 def _timeline_file(name: InstantName, info: FileInfo, data: bytes) -> TimelineFile:

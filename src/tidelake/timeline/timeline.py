@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tidelake.formats.instant_name import InstantName
+from tidelake.formats.instant_name import LAYOUT_2, InstantName
 from tidelake.model import WRITE_ACTIONS, Action, Instant, State
 
 #: Actions that write data files, under the words they are planned and completed as.
@@ -68,6 +68,21 @@ class Timeline:
     def has_file(self, instant: Instant, state: State) -> bool:
         """Return whether the file is there that `instant` had in the pending `state`."""
         return pending_file(instant, state) in self.file_names
+
+    def files_of(self, instant: Instant) -> Sequence[tuple[str, InstantName]]:
+        """Return the timeline files of an instant, in the order of its states."""
+        return self._files.get((instant.requested_time, instant.action.completed_as), ())
+
+    @cached_property
+    def _files(self) -> Mapping[tuple[str, Action], Sequence[tuple[str, InstantName]]]:
+        found: dict[tuple[str, Action], list[tuple[str, InstantName]]] = {}
+        for file_name in self.file_names:
+            # Names that do not fit the table's layout are not among them.
+            name = InstantName.parse(file_name, LAYOUT_2)
+            if name is not None:
+                key = (name.requested_time, name.action.completed_as)
+                found.setdefault(key, []).append((file_name, name))
+        return {key: sorted(files, key=lambda at: at[1].state.rank) for key, files in found.items()}
 
     @cached_property
     def _writes(self) -> tuple[Instant, ...]:
