@@ -45,15 +45,15 @@ long: $(READY) ## every kind of table and thousands of random writes, against hu
 sim: $(READY) ## twenty thousand seeded histories of writers, compactors and readers, with every fault
 	TIDELAKE_SEEDS=0-5000 $(PY) -m pytest tests/sim -s --timeout 7200
 
-interop: $(LANE_READY) ## the pyspark 3.5 lane: tables shared with Apache Hudi, and the golden set
+interop: $(LANE_READY) $(READY) ## the pyspark 3.5 lane: tables shared with Apache Hudi, and the golden set
 	$(LANE_PY) -m pytest tests/interop -m interop
 	for release in 1.0.2 0.15.0; do \
-	  TIDELAKE_HUDI_VERSION=$$release $(LANE_PY) -m pytest tests/interop/test_our_tables.py -m interop \
-	  || exit 1; \
+	  TIDELAKE_HUDI_VERSION=$$release $(LANE_PY) -m pytest -m interop \
+	  tests/interop/test_our_tables.py tests/interop/test_written_ahead.py || exit 1; \
 	done
 	$(LANE_PY) -m tests.golden.run
 
-sample: ## a small part of interop, for CI; passed over, aloud, where Apache Hudi cannot be had
+sample: $(READY) ## a small part of interop, for CI; passed over, aloud, where Apache Hudi cannot be had
 	@if $(MAKE) $(LANE_READY) && $(LANE_PY) -m tests.interop.apache_hudi; then \
 	  $(LANE_PY) -m pytest tests/interop -m "interop and sample"; \
 	else \

@@ -9,6 +9,7 @@ from random import Random  # noqa: TID251 - every one of them is seeded
 from typing import TypeVar
 
 from tests.writes.model import Condition, Do, Identity, Model, Row, Step, Values, without_ties
+from tidelake.config import CdcMode
 
 T = TypeVar("T")
 
@@ -277,3 +278,48 @@ class RandomWrites:
 
 def _day(epoch_ms: int) -> str:
     return datetime.fromtimestamp(epoch_ms / 1000, tz=timezone.utc).strftime("%Y-%m-%d")
+
+
+#: Options that lay out the same rows in other files and blocks.
+EXTRA = (
+    (),
+    (("hoodie.parquet.small.file.limit", "0"),),
+    (("hoodie.parquet.max.file.size", "1"), ("hoodie.parquet.small.file.limit", "1")),
+    (("hoodie.logfile.data.block.max.size", "1"),),
+    (("hoodie.logfile.max.size", "1"),),
+    (("hoodie.write.record.positions", "false"),),
+    *(((CDC, "true"), (CDC_MODE, mode.value)) for mode in CdcMode),
+    ((DROP_COLUMNS, "true"),),
+)
+
+
+def random_case(random: Random) -> Case:
+    """Return some kind of table."""
+    keys = random.choice(list(KEYS.values()))
+    mor = random.random() < 0.6
+    index = random.choice(("BUCKET", "BUCKET", "SIMPLE", "BLOOM")) if keys.key else "SIMPLE"
+    # A folder's name does not tell the time from which it was made.
+    extra = random.choice(EXTRA[:-1] if "day" in keys.partition else EXTRA)
+    if index == "BUCKET" and mor:
+        extra = random.choice((extra, RING))
+    return Case(
+        version=random.choice((6, 8, 9)),
+        mor=mor,
+        index=index,
+        keys=keys,
+        log_format=random.choice(("avro", "parquet")),
+        by_event_time=random.random() < 0.8,
+        extra=extra,
+    )
+
+
+def case_for_apache(seed: int) -> Case:
+    """Return some kind of table that Apache Hudi reads as it was written."""
+    case = random_case(Random(seed))
+    keys = case.keys
+    if keys.is_typed:
+        # It takes the folders of a custom key generator for values of their column, a number.
+        options = {**dict(keys.options), "hoodie.keygen.timebased.output.dateformat": "yyyyMMdd"}
+        keys = replace(keys, options=tuple(options.items()))
+    extra = () if CDC in dict(case.extra) else case.extra
+    return replace(case, keys=keys, by_event_time=True, extra=extra)

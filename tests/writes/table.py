@@ -26,6 +26,17 @@ class Difference:
     story: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question with the rows that answer it; those of `unsettled` keys are left out."""
+
+    kind: str
+    start: str | None = None
+    end: str | None = None
+    rows: Sequence[Values]
+    unsettled: Sequence[Values] = ()
+
+
 class Writer(Protocol):
     """A way to write to a table."""
 
@@ -126,6 +137,27 @@ class WrittenTable:
         wanted = ours.base_files() if self.case.mor else values(self.model.rows)
         for reader in others if self.case.mor else (ours, *others):
             self._ask(f"{reader.name} base files", wanted, reader.base_files)
+
+    def questions(self) -> Iterator[Question]:
+        """Yield what somebody else may ask, with the answers that the table owes."""
+        times = self._times()
+        yield Question(kind="snapshot", rows=values(self.model.rows))
+        base_rows = OurReader(self.root).base_files() if self.case.mor else values(self.model.rows)
+        yield Question(kind="base files", rows=base_rows)
+        for at, time in enumerate(times[:-1]):
+            rows = values(kept.row for kept in self.model.states[at])
+            yield Question(kind="as of", end=time, rows=rows)
+        for start, end in dict.fromkeys(((-1, len(times) - 1), (len(times) - 2, len(times) - 1))):
+            changed = values(_changed(self.model.states[end], start))
+            yield Question(
+                kind="incremental",
+                start="000" if start < 0 else times[start],
+                end=times[end],
+                rows=self._settled(changed, start),
+                unsettled=[key for key, at in self.model.losers.items() if at > start]
+                if self.case.mor
+                else [],
+            )
 
     def _readers(self) -> list[Reader]:
         others: Sequence[Callable[[Path], Reader]] = self._others

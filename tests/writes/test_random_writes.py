@@ -8,55 +8,16 @@ from random import Random  # noqa: TID251 - seeded
 
 import pytest
 
-from tests.writes.cases import (
-    CDC,
-    CDC_MODE,
-    DROP_COLUMNS,
-    KEYS,
-    RING,
-    Case,
-    RandomWrites,
-)
+from tests.writes.cases import RandomWrites, random_case
 from tests.writes.hudi_rs import hudi_rs_for
 from tests.writes.quick_writer import OPERATIONS, QuickWriter
 from tests.writes.table import WrittenTable, counted
-from tidelake.config import CdcMode
 
 SEED = int(os.environ.get("TIDELAKE_SEED", "4"))
 SEQUENCES = int(os.environ.get("TIDELAKE_SEQUENCES", "300"))
 _LONGEST = 8
 #: Share of writes after which a compaction is planned, and after which plans are carried out.
 _COMPACTIONS = 0.4
-#: Options that lay out the same rows in other files and blocks.
-EXTRA = (
-    (),
-    (("hoodie.parquet.small.file.limit", "0"),),
-    (("hoodie.parquet.max.file.size", "1"), ("hoodie.parquet.small.file.limit", "1")),
-    (("hoodie.logfile.data.block.max.size", "1"),),
-    (("hoodie.logfile.max.size", "1"),),
-    (("hoodie.write.record.positions", "false"),),
-    *(((CDC, "true"), (CDC_MODE, mode.value)) for mode in CdcMode),
-    ((DROP_COLUMNS, "true"),),
-)
-
-
-def random_case(random: Random) -> Case:
-    keys = random.choice(list(KEYS.values()))
-    mor = random.random() < 0.6
-    index = random.choice(("BUCKET", "BUCKET", "SIMPLE", "BLOOM")) if keys.key else "SIMPLE"
-    # A folder's name does not tell the time from which it was made.
-    extra = random.choice(EXTRA[:-1] if "day" in keys.partition else EXTRA)
-    if index == "BUCKET" and mor:
-        extra = random.choice((extra, RING))
-    return Case(
-        version=random.choice((6, 8, 9)),
-        mor=mor,
-        index=index,
-        keys=keys,
-        log_format=random.choice(("avro", "parquet")),
-        by_event_time=random.random() < 0.8,
-        extra=extra,
-    )
 
 
 def written(seed: int, root: Path) -> WrittenTable:
