@@ -26,11 +26,13 @@ from tidelake.errors import (
 )
 from tidelake.files import SliceTask
 from tidelake.formats.marker_name import heartbeat_path
+from tidelake.metadata import MetadataTable
 from tidelake.model import Action, Commit, State
 from tidelake.read.state import TableState
 from tidelake.storage import Storage, open_storage
 from tidelake.table import load_state, open_state
 from tidelake.testing import Crash, Fault, FaultyStorage
+from tidelake.view import StorageListing
 
 R = TypeVar("R")
 VERSIONS = (6, 8, 9)
@@ -56,9 +58,16 @@ def upsert(ts: int, *keys: str) -> Step:
 class Logged:
     """A table with a base file and logs, and ways to compact it."""
 
-    def __init__(self, root: Path, version: int = 9, *, mor: bool = True) -> None:
+    def __init__(
+        self,
+        root: Path,
+        version: int = 9,
+        *,
+        mor: bool = True,
+        extra: Mapping[str, str] | None = None,
+    ) -> None:
         self.root = root
-        self.case = Case(version=version, mor=mor)
+        self.case = Case(version=version, mor=mor, extra=tuple((extra or {}).items()))
         self.writer = QuickWriter()
         self.writer.create(root, self.case)
         self.write(upsert(1, "a", "b", "c"))
@@ -353,3 +362,28 @@ def test_where_others_write_rollbacks_of_dead_attempts_are_finished_first(
     assert compacted.state is State.COMPLETED
     assert len(table.rows()) == len(before)
     assert OurReader(tmp_path).base_files() == before
+
+
+@each_version
+def test_the_metadata_table_learns_of_a_compaction(version: int, tmp_path: Path) -> None:
+    table = Logged(tmp_path, version, extra={"hoodie.metadata.enable": "true"})
+    before = table.rows()
+    planned = table.plan()
+    table.write(upsert(5, "a"))
+    storage = FaultyStorage(open_storage(str(tmp_path)), dies("delete", heartbeat_path(planned)))
+    with pytest.raises(Crash):
+        table.compactor(storage).run(planned)
+    assert len(table.rows()) == len(before)
+    table.compactor().run(planned)
+    assert table.compactor().both() is not None
+    state = table.state
+    assert state.is_listed_by_metadata
+    found = MetadataTable.open(state.storage, state.config, state.timeline)
+    assert found is not None
+    listed = StorageListing(state.storage)
+    names = {p: {f.name for f in files} for p, files in found.files_of(found.partitions()).items()}
+    assert names == {
+        p: {f.name for f in files if not f.name.startswith(".hoodie_partition")}
+        for p, files in listed.files_of(listed.partitions()).items()
+    }
+    assert table.rows() == OurReader(tmp_path).base_files()
