@@ -131,6 +131,7 @@ def _compactions(
             copy = folder / "copy"
             shutil.copytree(plain, copy)
             seconds, cpu = _timed(partial(engines[name], copy))
+            sys.stderr.write(f"  {name}: {seconds:.3f} s, cpu {cpu:.3f} s\n")
             if number >= warm_ups:
                 found[name].seconds.append(seconds)
                 found[name].cpu.append(cpu)
