@@ -141,10 +141,10 @@ class SharedTable:
         return [i.requested_time for i in pending if not i.is_completed]
 
     def _procedure(self, operation: str) -> None:
-        given = ",".join(f"{name}={value}" for name, value in self.kind.apache.items())
-        options = f", options => '{given}'" if given else ""
-        call = f"call run_compaction(op => '{operation}', path => '{self.path}'{options})"
-        self.spark.sql(call).collect()
+        always = {"hoodie.compact.inline.max.delta.commits": "1"}
+        given = ",".join(f"{n}={v}" for n, v in {**self.kind.apache, **always}.items())
+        path = f"path => '{self.path}', options => '{given}'"
+        self.spark.sql(f"call run_compaction(op => '{operation}', {path})").collect()
 
     def check(self, what: str) -> None:
         """Ask both readers for the rows as they are now."""
