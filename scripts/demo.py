@@ -125,11 +125,26 @@ def write(spark: SparkSession, root: Path) -> None:
     assert commit is not None
     told("table.compact()", commit)
     print(f"    before: {before}\n    after:  {sizes(table)}")
+    clean(table, root)
 
     say("hudi-rs reads the same files:")
     ours = table.read().count()
     theirs = HudiTableBuilder.from_base_uri(str(root)).build()
     print(f"    tidelake {ours} rows, hudi-rs {sum(map(len, theirs.read()))} rows")
+
+
+def clean(table: Table, root: Path) -> None:
+    """Delete what only the table's past needs."""
+    say(
+        "A clean deletes what only the past needs. By default ten commits stay readable; here none:"
+    )
+    option = ("hoodie.clean.fileversions.retained", "1")
+    command("clean", root, "--option", "=".join(option), "--dry-run")
+    before = on_storage(root)
+    done = table.clean(options=dict([option]))
+    print(f'    >>> table.clean(options={{"{option[0]}": "{option[1]}"}})')
+    print(f"    {sum(found.files_deleted for found in done)} files deleted")
+    print(f"    before: {before}\n    after:  {on_storage(root)}")
 
 
 def merge(table: Table, rides: DataFrame) -> None:
@@ -158,6 +173,12 @@ def sizes(table: Table) -> str:
     return (
         f"{len(bases)} base files of {sum(bases):,} bytes, {len(logs)} logs of {sum(logs):,} bytes"
     )
+
+
+def on_storage(root: Path) -> str:
+    """Return how many data files lie in the partitions of the table, and their bytes."""
+    files = [p for p in root.glob("[!.]*/*") if p.is_file() and "metadata" not in p.name]
+    return f"{len(files)} data files of {sum(p.stat().st_size for p in files):,} bytes"
 
 
 def told(code: str, commit: Commit) -> Commit:
