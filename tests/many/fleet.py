@@ -31,7 +31,7 @@ from tidelake.engine.write_session import WriteSession
 from tidelake.env import Env, SystemClock
 from tidelake.errors import TidelakeError, WriteConflictError
 from tidelake.files.write_task import WriteToken
-from tidelake.model import Commit, TableType
+from tidelake.model import WRITE_ACTIONS, Commit, TableType
 from tidelake.storage import open_storage
 from tidelake.table import load_state, open_caretaker
 from tidelake.txn import WRITE_ID, create_table
@@ -127,6 +127,8 @@ class Fleet:
         for instant in state.timeline.writes():
             done.add(state.contents.commit_metadata(instant).extra_metadata.get(WRITE_ID))
         for instant in state.history.instants():
+            if instant.action not in WRITE_ACTIONS:
+                continue
             done.add(state.history.commit_metadata(instant).extra_metadata.get(WRITE_ID))
         rows: dict[str, Row] = {}
         for note in self.noted():

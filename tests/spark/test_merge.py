@@ -270,12 +270,17 @@ def test_changed_columns_alone_are_logged(spark: SparkSession, tmp_path: Path) -
             assert [tuple(row) for row in changed] == [("a", "oslo", 5, 10, None)]
 
 
-def test_an_update_by_condition_logs_changed_columns_too(
+def test_an_update_by_condition_logs_changed_columns_when_asked_to(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = created(spark, tmp_path / "t")
     before = len(blocks(table))
-    table.update_where("id = 'a'", {"note": "concat(note, '!')"})
+    table.update_where("id = 'a'", {"note": "note"})
+    (whole,) = blocks(table)[before:]
+    assert whole[0] is False
+    before += 1
+    lean = {"hoodie.spark.sql.merge.into.partial.updates": "true"}
+    table.update_where("id = 'a'", {"note": "concat(note, '!')"}, options=lean)
     (made,) = blocks(table)[before:]
     assert made == (True, ["_hoodie_commit_time", "_hoodie_record_key", "ts", "note"])
     assert by_key(table)["a"] == ("oslo", 5, 10, "x!")

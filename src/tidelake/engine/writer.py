@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
-from tidelake.config import DuplicatePolicy, SortMode, WriteOperation, WriteOptions
+from tidelake.config import DuplicatePolicy, SortMode, WriteOperation, WriteOptions, write_keys
 from tidelake.engine.compaction import inline_compaction
 from tidelake.engine.incoming_rows import (
     GROUP,
@@ -156,11 +156,16 @@ class Writer:
         return self._change_read(WriteOperation.UPSERT, made, write_id, brought)
 
     def _brought(self, columns: Sequence[str], changed: Sequence[str]) -> ColumnSet | None:
-        """Return what rows of an update bring, or None where they are written whole."""
+        """Return what rows of an update bring, or None where they are written whole.
+
+        Whole rows unless somebody asks for less: incremental queries of Apache Hudi and hudi-rs
+        fail on partial blocks, and an update by condition worked for them before.
+        """
         session = self._session
-        if not session.options.logs_changed_columns or not takes_partial_rows(
-            session.config, session.merge
-        ):
+        is_asked_for = write_keys.MERGE_PARTIAL_UPDATES.given(session.options.settings) is not None
+        if not (is_asked_for and session.options.logs_changed_columns):
+            return None
+        if not takes_partial_rows(session.config, session.merge):
             return None
         ordering = session.merge.ordering_fields
         if session.merge.mode is not MergeMode.EVENT_TIME:
