@@ -158,10 +158,10 @@ REFUSED: list[tuple[Callable[[SparkSession, Table], object], type[TidelakeError]
     (
         lambda s, t: t.upsert(
             frame(s, []),
-            options={"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"},
+            options={"hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL"},
         ),
         ConfigError,
-        "SINGLE_WRITER",
+        "NON_BLOCKING_CONCURRENCY_CONTROL takes",
     ),
     (lambda s, t: Table.create(s, t.path, SCHEMA, key="id"), TableExistsError, "already"),
 ]
