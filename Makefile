@@ -7,6 +7,9 @@ READY  := .venv/.synced
 LANE_PY    := .venv-interop/bin/python
 LANE_READY := .venv-interop/.synced
 export UV_PYTHON_DOWNLOADS := never
+# Spark starts a Python worker for every task slot: none of them should compile what it imports.
+export UV_COMPILE_BYTECODE := 1
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format golden fuzz long sim interop sample bench clean
@@ -21,7 +24,7 @@ demo: $(READY) ## read a table that Apache Hudi wrote, then write one and let hu
 	@$(PY) scripts/demo.py
 
 test: $(READY) ## run the tests
-	$(PY) -m pytest
+	$(PY) -m pytest --numprocesses auto --dist worksteal
 
 check: $(READY) ## format, lint, types and import contracts
 	.venv/bin/ruff format --check .

@@ -20,7 +20,8 @@ from tests.writes.quick_writer import QuickWriter
 
 _CHANGES = frozenset({"os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate"})
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([__name__])
+# pyarrow imports pandas when it first meets a Python value, which takes longer than the write.
+_context.set_forkserver_preload([__name__, "pandas"])
 
 
 def points(root: Path, case: Case, step: Step) -> list[str]:
