@@ -48,10 +48,13 @@ class Caretaker:
     def clean(self) -> Sequence[Cleaned]:
         """Finish cleans that were begun, then clean; return what was done."""
         session = self._session
-        with session.concurrency.section():
-            return clean(
-                self._env, self._options.clean, session.keeper, expires_ms=session.expires_ms
-            )
+        return clean(
+            self._env,
+            self._options.clean,
+            session.keeper,
+            expires_ms=session.expires_ms,
+            concurrency=session.concurrency,
+        )
 
     def schedule_clean(self) -> str | None:
         """Put the plan of a clean on the timeline and return its time, or None without work."""
@@ -60,8 +63,7 @@ class Caretaker:
 
     def run_clean(self, requested_time: str) -> Cleaned:
         """Carry out a clean that waits."""
-        with self._session.concurrency.section():
-            return run_clean(self._now(), requested_time)
+        return run_clean(self._now(), requested_time)
 
     def archive(self) -> Archived | None:
         """Archive what is due, or return None."""
@@ -81,12 +83,12 @@ class Caretaker:
         """Roll back every write that failed; with several writers those that show no life."""
         session = self._session
         shared = session.concurrency.is_shared
-        with session.concurrency.section():
-            return roll_back_all_failed(
-                self._env,
-                session.keeper,
-                expires_ms=session.concurrency.expires_after_ms if shared else None,
-            )
+        return roll_back_all_failed(
+            self._env,
+            session.keeper,
+            expires_ms=session.concurrency.expires_after_ms if shared else None,
+            concurrency=session.concurrency,
+        )
 
     def savepoint(self, requested_time: str | None, comment: str) -> Savepoint:
         """Keep the table as of a completed write."""
@@ -108,4 +110,4 @@ class Caretaker:
         return show_restore(self._now(), requested_time)
 
     def _now(self) -> TableNow:
-        return TableNow.load(self._env, self._session.keeper)
+        return TableNow.load(self._env, self._session.keeper, self._session.concurrency)

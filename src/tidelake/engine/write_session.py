@@ -14,6 +14,7 @@ from itertools import islice
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.config import (
+    ConcurrencyMode,
     FailedWritesPolicy,
     LockKind,
     TableConfig,
@@ -287,7 +288,7 @@ class WriteSession:
             mode=options.mode,
             lock=open_lock(self.env, options),
             strategy=options.strategy,
-            allows_update=options.allows_update,
+            allows_update=options.allows_update or options.mode is ConcurrencyMode.NON_BLOCKING,
             slot_name=slot_name,
             max_skew_ms=min(1, options.max_skew_ms) if in_process else options.max_skew_ms,
             max_future_ms=options.max_future_ms,
@@ -411,6 +412,8 @@ class WriteSession:
         return replaced_ids([(g.id.partition, g.id.file_id) for g in live])
 
     def _refuse_clustered(self, txn: Transaction, groups: Iterable[LiveGroup]) -> None:
+        if self.concurrency.allows_update:
+            return  # the clustering gives way
         # A plan that was there when the session began may have been rolled back with its write.
         clustered = clustered_groups(txn.timeline, self.state.contents)
         if clustered:
@@ -466,14 +469,14 @@ class WriteSession:
             confirm_ring(storage, partition, txn.instant_time)
         if self._compact is not None:
             self._compact()
-        with self.concurrency.section():
-            after_write(
-                self.env,
-                txn.timeline,
-                self.options.services,
-                self.keeper,
-                expires_ms=self.expires_ms,
-            )
+        after_write(
+            self.env,
+            txn.timeline,
+            self.options.services,
+            self.keeper,
+            expires_ms=self.expires_ms,
+            concurrency=self.concurrency,
+        )
         return commit
 
     def _resolver(self, txn: Transaction, writer: str) -> SchemaResolver:

@@ -12,6 +12,9 @@ BASE_EXTENSIONS = ("parquet", "orc", "hfile", "lance")
 #: Write token of a log file whose writer is unknown; rollback command blocks of table version 6.
 UNKNOWN_WRITE_TOKEN = "1-0-1"
 
+#: Part of the ids that every writer gives to a bucket by itself, so that none must ask the others.
+FIXED_ID_MARK = "-0000-0000-0000-000000000000-"
+
 #: End of the name of a log file that holds change data.
 CDC_SUFFIX = ".cdc"
 

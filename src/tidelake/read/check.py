@@ -15,13 +15,20 @@ from tidelake.formats.log_block import BlockKind, HeaderKey, LogBlock
 from tidelake.model import Action, BaseFile, Instant, LogFile
 from tidelake.read.state import TableState
 from tidelake.storage import FileInfo
+from tidelake.txn.candidates import of_commit
+from tidelake.txn.concurrency import WRITER
+from tidelake.txn.conflict import Footprint
+from tidelake.txn.unlocked import unexplained
 from tidelake.view import Listing, StorageListing, TableView
+
+_FIRST_BY_COMPLETION = 8
 
 READABLE_INSTANTS = "instants whose content decodes"
 PRESENT_FILES = "files of live slices that exist, in the size their commit says"
 READABLE_BASES = "base files of live slices with a readable footer"
 ROW_COUNTS = "base files with as many rows as their commit says"
 READABLE_LOGS = "log files of live slices that consist of whole blocks"
+EXPLAINED = "writes that overlap in time and touch different file groups, or never give way"
 SAME_LISTING = "committed files that metadata table and storage list alike"
 
 
@@ -59,6 +66,7 @@ def check_table(state: TableState, metadata: Listing | None) -> CheckReport:
         # Slices follow from the timeline, so what would be found beyond here may not be true.
         report.notes.append("files were not checked, because the timeline itself is damaged")
         return report
+    _check_overlaps(state, report)
     listing = StorageListing(state.storage)
     on_storage = _by_path(listing, listing.partitions())
     named = _named_files(state)
@@ -149,6 +157,43 @@ def _check_instants(state: TableState, report: CheckReport) -> None:
         if read is not None:
             with _noting(report, READABLE_INSTANTS):
                 read(instant)
+
+
+def _check_overlaps(state: TableState, report: CheckReport) -> None:
+    """Look for writes of which one would have given way, had both honoured the table's lock."""
+    if state.config.table_version < _FIRST_BY_COMPLETION:
+        return  # modification times, which a copy of the table changes, prove nothing
+    writes = state.writes_by_time()
+    found = [of_commit(i, state.contents.commit_metadata(i)) for i in writes]
+    report.checked[EXPLAINED] += len(found)
+    names = {i.requested_time: i.file_name for i in writes}
+    for pair in unexplained(found, table_version=state.config.table_version):
+        first, second = pair.first, pair.second
+        report.violations.append(
+            Violation(
+                path=f"{state.config.timeline_folder}/{names[second.requested_time]}",
+                problem=f"{_told(state, second)} and {_told(state, first)} overlap in time and "
+                f"both touched {min(map(str, pair.shared))}: {pair.rule}. No lock explains that, "
+                "and what one of them wrote may be lost",
+                next_step="let all writers of the table use the same lock and a mode that is not "
+                "SINGLE_WRITER (docs/concurrency.md); write the rows of both again",
+            )
+        )
+
+
+def _told(state: TableState, write: Footprint) -> str:
+    by = next(
+        (
+            state.contents.commit_metadata(i).extra_metadata.get(WRITER)
+            for i in state.timeline.writes()
+            if i.requested_time == write.requested_time
+        ),
+        None,
+    )
+    return (
+        f"{write.requested_time} (to {write.completion_time}, by "
+        f"{by or 'a writer that left no name'})"
+    )
 
 
 def _named_files(state: TableState) -> dict[str, _Named]:

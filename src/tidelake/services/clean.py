@@ -7,6 +7,7 @@
    far back the table can be read.
 
 A crash leaves a pending clean, and the next clean finishes it before it makes a plan of its own.
+Where several write, steps 1 and 3 are made under the table's lock, and the files go without it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tidelake.services.rollback import roll_back_all_failed
 from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
 from tidelake.txn import FileChanges, MetadataKeeper
+from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.rollback import absolute_path
 
 _log = logging.getLogger(__name__)
@@ -60,20 +62,38 @@ def clean(
     keeper: MetadataKeeper | None = None,
     *,
     expires_ms: int | None = None,
+    concurrency: Concurrency | None = None,
 ) -> Sequence[Cleaned]:
     """Finish cleans that somebody began, then clean the table as it is now.
 
     With `expires_ms`, which is the policy LAZY, writes that gave no sign of life for so long are
     rolled back first. Return what was cleaned, in order; nothing when no file is old enough.
     """
+    shared = concurrency or Concurrency()
     if expires_ms is not None:
-        roll_back_all_failed(env, keeper, expires_ms=expires_ms)
-    now = TableNow.load(env, keeper)
-    done = [run_clean(now, i.requested_time) for i in pending_cleans(now)]
-    requested_time = schedule_clean(TableNow.load(env, keeper) if done else now, options)
+        roll_back_all_failed(env, keeper, expires_ms=expires_ms, concurrency=shared)
+    now = TableNow.load(env, keeper, shared)
+    done = [
+        cleaned
+        for instant in pending_cleans(now)
+        if (cleaned := _run_unless_done(now, instant.requested_time)) is not None
+    ]
+    with shared.section():
+        is_new = bool(done) or shared.is_shared
+        now = TableNow.load(env, keeper, shared) if is_new else now
+        requested_time = schedule_clean(now, options)
     if requested_time is not None:
-        done.append(run_clean(TableNow.load(env, keeper), requested_time))
+        cleaned = _run_unless_done(TableNow.load(env, keeper, shared), requested_time)
+        done += [] if cleaned is None else [cleaned]
     return done
+
+
+def _run_unless_done(now: TableNow, requested_time: str) -> Cleaned | None:
+    """Carry out a plan; None: somebody else did, and there was nothing left to do."""
+    try:
+        return run_clean(now, requested_time)
+    except PlanCompletedError:
+        return None
 
 
 def pending_cleans(now: TableNow) -> Sequence[Instant]:
@@ -90,6 +110,7 @@ def schedule_clean(now: TableNow, options: CleanOptions) -> str | None:
     content = plans.encode(_encoded(now, plan))
     publisher = Publisher(now.env.storage, now.config)
     requested_time = now.times.next()
+    now.concurrency.ensure()
     while not publisher.request(requested_time, Action.CLEAN, content):
         requested_time = now.times.next()
     return requested_time
@@ -103,11 +124,15 @@ def run_clean(now: TableNow, requested_time: str) -> Cleaned:
     """
     instant = _find(now, requested_time)
     plan = _readable_plan(now, instant)
-    config = now.keeper.prepare(now.config, now.timeline, now.times)
     storage = now.env.storage
-    publisher = Publisher(storage, config)
     began_ms = now.env.clock.now_ms()
-    publisher.start(requested_time, Action.CLEAN, _inflight_content(config, plan))
+    with now.concurrency.section():
+        if now.concurrency.is_shared:
+            now = TableNow.load(now.env, now.keeper, now.concurrency)
+            _find(now, requested_time)
+        config = now.keeper.prepare(now.config, now.timeline, now.times)
+        publisher = Publisher(storage, config)
+        publisher.start(requested_time, Action.CLEAN, _inflight_content(config, plan))
     deleted = {
         partition: tuple(file.file_path.rpartition("/")[2] for file in files if file.file_path)
         for partition, files in (plan.file_paths_to_be_deleted_per_partition or {}).items()
@@ -122,8 +147,6 @@ def run_clean(now: TableNow, requested_time: str) -> Cleaned:
             storage.delete(f"{partition}/{name}" if partition else name)
     gone = [p for p in plan.partitions_to_be_deleted or () if _drop_empty_partition(now, p)]
     changes = FileChanges(deleted={p: names for p, names in deleted.items() if names}, gone=gone)
-    if changes:
-        now.keeper.record(requested_time, changes, now.times)
     metadata = CleanMetadata(
         start_clean_time=requested_time,
         time_taken_in_millis=max(0, now.env.clock.now_ms() - began_ms),
@@ -145,9 +168,16 @@ def run_clean(now: TableNow, requested_time: str) -> Cleaned:
         bootstrap_partition_metadata={},
         extra_metadata=plan.extra_metadata or {},
     )
-    completion_time = now.times.next()
-    path = publisher.completed_path(requested_time, Action.CLEAN, completion_time)
-    storage.put_if_absent(path, plans.encode(metadata))
+    with now.concurrency.section():
+        if now.concurrency.is_shared:
+            now = TableNow.load(now.env, now.keeper, now.concurrency)
+            _find(now, requested_time)
+        if changes:
+            now.keeper.record(requested_time, changes, now.times)
+        completion_time = now.times.next()
+        now.concurrency.ensure()
+        path = publisher.completed_path(requested_time, Action.CLEAN, completion_time)
+        storage.put_if_absent(path, plans.encode(metadata))
     return Cleaned(
         requested_time=requested_time,
         completion_time=completion_time,

@@ -15,6 +15,7 @@ from tidelake.services.clean_plan import commits_since
 from tidelake.services.table_now import TableNow
 from tidelake.timeline import Timeline
 from tidelake.txn import MetadataKeeper
+from tidelake.txn.concurrency import Concurrency
 
 _log = logging.getLogger(__name__)
 
@@ -26,16 +27,18 @@ def after_write(
     keeper: MetadataKeeper | None = None,
     *,
     expires_ms: int | None = None,
+    concurrency: Concurrency | None = None,
 ) -> None:
     """Run what is due, now that a write has been added to the timeline as it was `before`.
 
     The write counts whatever happens here: a service that fails leaves a warning, and the next
     write tries again. Where nothing can be due, nothing is read. For `expires_ms` see `clean`.
     """
+    shared = concurrency or Concurrency()
     if may_clean(before, options):
-        _attempt("clean", lambda: _clean(env, options, keeper, expires_ms))
+        _attempt("clean", lambda: _clean(env, options, keeper, expires_ms, shared))
     if may_archive(before, options):
-        _attempt("archival", lambda: archive(env, options))
+        _attempt("archival", lambda: _archive(env, options, shared))
 
 
 def may_clean(before: Timeline, options: ServiceOptions) -> bool:
@@ -54,14 +57,23 @@ def may_archive(before: Timeline, options: ServiceOptions) -> bool:
     return options.archive.automatic and len(before.writes()) >= options.archive.max_commits
 
 
+def _archive(env: Env, options: ServiceOptions, concurrency: Concurrency) -> None:
+    with concurrency.section():
+        archive(env, options)
+
+
 def _clean(
-    env: Env, options: ServiceOptions, keeper: MetadataKeeper | None, expires_ms: int | None
+    env: Env,
+    options: ServiceOptions,
+    keeper: MetadataKeeper | None,
+    expires_ms: int | None,
+    concurrency: Concurrency,
 ) -> None:
     now = TableNow.load(env, keeper)
     cleans = [i for i in now.timeline.completed if i.action is Action.CLEAN]
     since = commits_since(now, cleans[-1] if cleans else None)
     if pending_cleans(now) or since >= options.clean.trigger_commits:
-        clean(env, options.clean, keeper, expires_ms=expires_ms)
+        clean(env, options.clean, keeper, expires_ms=expires_ms, concurrency=concurrency)
 
 
 def _attempt(name: str, run: Callable[[], object]) -> None:

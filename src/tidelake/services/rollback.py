@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelake.env import Env
-from tidelake.errors import ConfigError, HorizonError
+from tidelake.errors import ConfigError, HorizonError, PlanRunningError
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.table_now import TableNow
-from tidelake.txn import MetadataKeeper, failed_writes, roll_back_failed
+from tidelake.txn import MetadataKeeper, failed_writes
+from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.heartbeat import is_alive, last_beats
 from tidelake.txn.rollback import Rollback
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,33 +30,50 @@ class RolledBack:
 
 
 def roll_back_all_failed(
-    env: Env, keeper: MetadataKeeper | None = None, *, expires_ms: int | None = None
+    env: Env,
+    keeper: MetadataKeeper | None = None,
+    *,
+    expires_ms: int | None = None,
+    concurrency: Concurrency | None = None,
 ) -> Sequence[str]:
     """Finish rollbacks that were begun, and roll back every write that failed.
 
     Return the requested times of those writes. With `expires_ms` others may be writing, and only a
-    write that gave no sign of life for so long has failed; without it whatever is pending has.
+    write that gave no sign of life for so long has failed; without it whatever is pending has. The
+    lock of `concurrency` is held while rollbacks are put on the timeline, newest write first, and
+    not while they delete files.
     """
-    now = TableNow.load(env, keeper)
-    pending = [i.requested_time for i in failed_writes(now.timeline, now.contents)]
-    spared: list[str] = []
-    if expires_ms is not None and pending:
-        beats, at = last_beats(env.storage), env.clock.now_ms()
-        spared = [t for t in pending if is_alive(beats, t, now_ms=at, expires_ms=expires_ms)]
-    failed = sorted(set(pending) - set(spared))
-    begun = [i for i in now.timeline.pending if i.action is Action.ROLLBACK]
-    if failed or begun:
+    shared = concurrency or Concurrency()
+    with shared.section():
+        now = TableNow.load(env, keeper, shared)
+        pending = failed_writes(now.timeline, now.contents)
+        begun = [i for i in now.timeline.pending if i.action is Action.ROLLBACK]
+        if not (pending or begun):
+            return []
+        alive: set[str] = set()
+        if expires_ms is not None:
+            beats, at = last_beats(env.storage), env.clock.now_ms()
+            alive = {
+                i.requested_time
+                for i in pending
+                if is_alive(beats, i.requested_time, now_ms=at, expires_ms=expires_ms)
+            }
+        failed = [i for i in pending if i.requested_time not in alive]
+        if not (failed or begun):
+            return []
         config = now.keeper.prepare(now.config, now.timeline, now.times)
-        roll_back_failed(
-            env,
-            config,
-            now.timeline,
-            now.contents,
-            now.times,
-            keeper=now.keeper,
-            spared=spared,
-        )
-    return failed
+        rollback = Rollback(env, config, now.timeline, now.times, now.keeper, shared)
+        waiting = [found for i in begun if (found := rollback.find(i, now.contents)) is not None]
+        spoken_for = {found.target.commit_time for found in waiting}
+        waiting += [rollback.schedule(i) for i in failed if i.requested_time not in spoken_for]
+    for found in waiting:
+        if found.keep_plan and shared.is_shared:
+            continue  # whoever carries the plan out finishes it first
+        try:
+            rollback.carry_out(found)
+        except PlanRunningError as cause:
+            _log.info("%s", cause.problem)
+    return sorted(i.requested_time for i in failed)
 
 
 def roll_back(env: Env, requested_time: str, keeper: MetadataKeeper | None = None) -> RolledBack:

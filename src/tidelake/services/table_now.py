@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelake.config import TableConfig
 from tidelake.env import Env
@@ -19,6 +19,7 @@ from tidelake.timeline import (
     open_history,
 )
 from tidelake.txn import InstantTimes, MetadataKeeper, NoMetadataTable
+from tidelake.txn.concurrency import Concurrency
 from tidelake.view import KnownFiles, Listing, StorageListing, TableView
 
 
@@ -33,23 +34,36 @@ class TableNow:
     history: History
     times: InstantTimes
     keeper: MetadataKeeper
+    concurrency: Concurrency = field(default_factory=Concurrency)
+    """How the service shares the table with writers."""
 
     @classmethod
-    def load(cls, env: Env, keeper: MetadataKeeper | None = None) -> TableNow:
+    def load(
+        cls,
+        env: Env,
+        keeper: MetadataKeeper | None = None,
+        concurrency: Concurrency | None = None,
+    ) -> TableNow:
         """Load properties and active timeline; without `keeper` a change ends the metadata table.
 
         Raises `RestorePendingError` when a restore has not finished: until then it is not settled
         what the table holds.
         """
-        now = cls.load_restoring(env, keeper)
+        now = cls.load_restoring(env, keeper, concurrency)
         for instant in now.timeline.pending:
             if instant.action is Action.RESTORE:
                 raise RestorePendingError(instant.requested_time)
         return now
 
     @classmethod
-    def load_restoring(cls, env: Env, keeper: MetadataKeeper | None = None) -> TableNow:
+    def load_restoring(
+        cls,
+        env: Env,
+        keeper: MetadataKeeper | None = None,
+        concurrency: Concurrency | None = None,
+    ) -> TableNow:
         """Load the table even when a restore has not finished."""
+        shared = concurrency or Concurrency()
         config = load_table_config(env.storage)
         timeline = load_timeline(env.storage, config)
         return cls(
@@ -58,8 +72,9 @@ class TableNow:
             timeline=timeline,
             contents=TimelineContents(env.storage, config),
             history=open_history(env.storage, config),
-            times=InstantTimes(env.clock, config, timeline),
+            times=shared.times(env, config, timeline),
             keeper=keeper or NoMetadataTable(env),
+            concurrency=shared,
         )
 
     def listing(self) -> Listing:

@@ -14,7 +14,7 @@ from tidelake.errors import MissingFileError
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.file_name import parse_base
 from tidelake.model import WRITE_ACTIONS, Action, Instant, State, Word
-from tidelake.timeline import Timeline, TimelineContents
+from tidelake.timeline import History, Timeline, TimelineContents
 from tidelake.txn.conflict import Footprint, Kind, Slot
 
 #: Turns a file id into what `Slot` calls its name.
@@ -47,6 +47,8 @@ class Start:
     pending: frozenset[str] = frozenset()
     latest_requested: str = ""
     latest_completion: str = ""
+    first_active: str = ""
+    """Where the active timeline began; what lies before it now may have been archived since."""
 
     @classmethod
     def of(cls, timeline: Timeline, requested_time: str) -> Start:
@@ -57,12 +59,33 @@ class Start:
             pending=frozenset(i.requested_time for i in others if not i.is_completed),
             latest_requested=max((i.requested_time for i in others), default=""),
             latest_completion=max((i.completion_time or "" for i in others), default=""),
+            first_active=timeline.first_active_time or "",
         )
 
+    @classmethod
+    def of_plan(cls, requested_time: str) -> Start:
+        """Return the start of a plan: it was made of what had completed when it was requested."""
+        return cls(
+            requested_time=requested_time,
+            latest_requested=requested_time,
+            latest_completion=requested_time,
+        )
 
-def completed_candidates(timeline: Timeline, start: Start, basis: Basis) -> list[Instant]:
-    """Return the completed writes whose result the write cannot have seen, by requested time."""
-    others = (i for i in timeline.writes() if i.requested_time != start.requested_time)
+    def may_miss(self, timeline: Timeline) -> bool:
+        """Return whether instants may have left the timeline that this start has not seen."""
+        return (timeline.first_active_time or "") > self.first_active
+
+
+def completed_candidates(
+    timeline: Timeline, start: Start, basis: Basis, archived: Iterable[Instant] = ()
+) -> list[Instant]:
+    """Return the completed writes whose result the write cannot have seen, by requested time.
+
+    `archived` are those that have left the timeline, in case that a write outlived it.
+    """
+    known = {i.requested_time for i in timeline.writes()}
+    older = (i for i in archived if i.action in WRITE_ACTIONS and i.requested_time not in known)
+    others = (i for i in (*older, *timeline.writes()) if i.requested_time != start.requested_time)
     if basis is Basis.END:
         return [i for i in others if (i.completion_time or "") > start.latest_completion]
     return [
@@ -105,16 +128,20 @@ def _matters(ours: Kind, pending: Kind | None, *, allows_update: bool) -> bool:
 
 
 def footprint(
-    instant: Instant, contents: TimelineContents, slot_name: SlotName = str
+    instant: Instant,
+    contents: TimelineContents,
+    slot_name: SlotName = str,
+    history: History | None = None,
 ) -> Footprint | None:
-    """Return what an instant touched or set out to touch.
+    """Return what an instant touched or set out to touch; an archived one is asked of `history`.
 
     None means that it was rolled back since the timeline was loaded. A pending write that did not
     say what it will touch has an empty footprint; see `is_silent`.
     """
     try:
         if instant.is_completed:
-            return of_commit(instant, contents.commit_metadata(instant), slot_name)
+            source = history if history is not None and instant.file_name is None else contents
+            return of_commit(instant, source.commit_metadata(instant), slot_name)
         return _of_pending(instant, contents, slot_name)
     except MissingFileError:
         return None

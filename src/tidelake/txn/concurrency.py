@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,16 +11,17 @@ from tidelake.env import Env
 from tidelake.errors import InstantLostError, MissingFileError, WriteConflictError
 from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.model import Action, Instant
-from tidelake.timeline import Timeline, TimelineContents
+from tidelake.timeline import History, Timeline, TimelineContents
 from tidelake.txn.candidates import (
     Basis,
     SlotName,
     Start,
     completed_candidates,
     footprint,
+    is_silent,
     pending_candidates,
 )
-from tidelake.txn.conflict import Footprint, Rule, judge, overlap
+from tidelake.txn.conflict import Footprint, Kind, Rule, judge, overlap
 from tidelake.txn.locks import TableLock
 from tidelake.txn.time import InstantTimes
 
@@ -99,6 +100,11 @@ class Reviewer:
     timeline: Timeline
     contents: TimelineContents
     table_version: int
+    history: History | None = None
+    is_alive: Callable[[str], bool] = lambda _: False
+    """Whether a pending write gives signs of life."""
+    late: Sequence[Instant] = ()
+    """Writes that did not honour the lock: see `txn.unlocked`."""
 
     def refuse_lost(self, instant_time: str) -> None:
         """Raise `InstantLostError` when somebody has rolled the write back, or begun to."""
@@ -113,15 +119,27 @@ class Reviewer:
     def refuse_conflicts(self, ours: Footprint) -> None:
         """Raise `WriteConflictError` when the write has to give way to another."""
         for instant in self._candidates(ours):
-            theirs = footprint(instant, self.contents, self.concurrency.slot_name)
+            theirs = footprint(instant, self.contents, self.concurrency.slot_name, self.history)
             if theirs is None:
                 continue
+            if ours.kind is Kind.CLUSTERING and theirs.is_pending:
+                if not self.is_alive(theirs.requested_time):
+                    continue  # whatever it wrote will be rolled back
+                if is_silent(theirs):
+                    raise self._conflict(ours, instant, theirs, Rule.CLUSTERING_WAITS)
             rule = judge(ours, theirs, table_version=self.table_version)
             if rule.refuses:
                 raise self._conflict(ours, instant, theirs, rule)
 
     def _candidates(self, ours: Footprint) -> Iterable[Instant]:
-        yield from completed_candidates(self.timeline, self.start, self.concurrency.basis)
+        archived: Iterable[Instant] = ()
+        if self.history is not None and self.start.may_miss(self.timeline):
+            archived = self.history.instants()
+        # A plan has seen what had completed by its time, whatever was pending then.
+        basis = self.concurrency.basis if ours.kind is Kind.INGESTION else Basis.END
+        known = completed_candidates(self.timeline, self.start, basis, archived)
+        yield from known
+        yield from (i for i in self.late if i.is_completed and i not in known)
         yield from pending_candidates(
             self.timeline,
             self.contents,
@@ -155,16 +173,24 @@ class Reviewer:
     ) -> dict[str, str]:
         done = theirs.completion_time or "still pending"
         writer = (
-            _written_by(self.contents.commit_metadata(instant)) if theirs.completion_time else ""
+            _written_by(self.contents.commit_metadata(instant))
+            if theirs.completion_time and instant.file_name
+            else ""
         )
         return {
             "our interval": f"{ours.requested_time} to now, by {self.concurrency.writer}",
             "their interval": f"{theirs.requested_time} to {done}{writer}",
             "they are": f"{theirs.kind} ({instant.action})",
             "compared by": f"{self.concurrency.strategy} strategy",
+            **self._unlocked(instant),
             "a retry": _retry(rule),
             "would have avoided it": _avoidance(rule),
         }
+
+    def _unlocked(self, instant: Instant) -> dict[str, str]:
+        if instant not in self.late:
+            return {}
+        return {"no lock": f"{instant.requested_time} appeared after its time had passed"}
 
 
 def lost(instant_time: str, how: str) -> InstantLostError:
@@ -187,6 +213,12 @@ def _next_step(rule: Rule) -> str:
         return "let the clustering finish or roll it back, then run the write again"
     if rule is Rule.TWO_BASES:
         return "run the compaction to its end, then the write again"
+    if rule is Rule.CLUSTERING_WAITS:
+        return "carry the plan out again once the pending write has ended"
+    if rule is Rule.CLUSTERING_YIELDS:
+        return "plan the clustering anew; it takes in the rows that were written since"
+    if rule is Rule.COMPACTED_PAST:
+        return "plan the log compaction anew; the compaction has taken in what this one rewrote"
     return (
         "run the write again: it starts from the table as it is now; "
         "hoodie.write.num.retries.on.conflict.failures does so by itself"
@@ -194,8 +226,8 @@ def _next_step(rule: Rule) -> str:
 
 
 def _retry(rule: Rule) -> str:
-    if rule in (Rule.CLUSTERING_PENDING, Rule.TWO_BASES):
-        return "would meet the same plan until that is done or rolled back"
+    if rule in (Rule.CLUSTERING_PENDING, Rule.CLUSTERING_WAITS, Rule.TWO_BASES):
+        return "would meet the same until that is done or rolled back"
     return "would succeed, unless somebody else changes the same meanwhile"
 
 

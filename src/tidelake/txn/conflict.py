@@ -74,6 +74,7 @@ class Rule(Word):
     CLUSTERED_AWAY = "a clustering has replaced the file group"
     CLUSTERING_PENDING = "a pending clustering is moving the rows of the file group"
     CLUSTERING_YIELDS = "rows of the file group were written since the clustering was planned"
+    CLUSTERING_WAITS = "a pending write has not said yet which file groups it will change"
     OVERLAP = "both changed the same file group"
 
     @property
@@ -90,6 +91,7 @@ _REFUSING = frozenset(
         Rule.CLUSTERED_AWAY,
         Rule.CLUSTERING_PENDING,
         Rule.CLUSTERING_YIELDS,
+        Rule.CLUSTERING_WAITS,
         Rule.OVERLAP,
     }
 )

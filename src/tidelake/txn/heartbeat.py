@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from tidelake.env import Env
-from tidelake.errors import StorageError
+from tidelake.errors import MissingFileError, StorageError
 from tidelake.formats.marker_name import heartbeat_path
 from tidelake.storage import Storage
 
@@ -66,6 +66,13 @@ class Heartbeat:
                 _log.warning("no sign of life could be given: %s", cause.problem)
 
         self._stop = self._env.ticker.every(self._interval_ms, beat)
+
+    def is_ours(self) -> bool:
+        """Return whether nobody else gives signs of life for the same instant by now."""
+        try:
+            return self._env.storage.read(self._path) == self._owner.encode()
+        except MissingFileError:
+            return False
 
     def stop(self) -> None:
         """Give no more signs of life, and leave the file to whoever it belongs to now."""

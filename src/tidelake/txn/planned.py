@@ -33,7 +33,6 @@ from tidelake.txn.heartbeat import is_alive, last_beats
 from tidelake.txn.keeper import MetadataKeeper
 from tidelake.txn.protocol import Transaction, tidied
 from tidelake.txn.rollback import Rollback
-from tidelake.txn.time import InstantTimes
 
 #: Makes the content of a plan for a table with this timeline, requested at this time; None: there
 #: is nothing to do.
@@ -132,11 +131,13 @@ def take_over(
         config, timeline = tidied(
             env, config, timeline, times, keeper, roll_back=roll_back, use_markers=use_markers
         )
-        if _finish_rollbacks(env, config, timeline, times, keeper, requested_time):
+        contents = TimelineContents(env.storage, config)
+        rollback = Rollback(env, config, timeline, times, keeper, concurrency)
+        if _finish_rollbacks(rollback, timeline, contents, requested_time):
             timeline = load_timeline(env.storage, config)
         plan = find_plan(timeline, requested_time, action)
         if plan.state is State.INFLIGHT:
-            rollback = Rollback(env, config, timeline, times, keeper)
+            rollback = Rollback(env, config, timeline, times, keeper, concurrency)
             rollback.run(plan, use_markers=use_markers, keep_plan=True)
             timeline = load_timeline(env.storage, config)
         txn = Transaction(
@@ -159,19 +160,12 @@ def take_over(
 
 
 def _finish_rollbacks(
-    env: Env,
-    config: TableConfig,
-    timeline: Timeline,
-    times: InstantTimes,
-    keeper: MetadataKeeper,
-    requested_time: str,
+    rollback: Rollback, timeline: Timeline, contents: TimelineContents, requested_time: str
 ) -> bool:
     """Carry out rollbacks of earlier attempts that somebody began; return whether there were any.
 
     Left for later, one would take back what is about to be written under the same instant.
     """
-    contents = TimelineContents(env.storage, config)
-    rollback = Rollback(env, config, timeline, times, keeper)
     begun = [
         instant
         for instant in timeline.pending

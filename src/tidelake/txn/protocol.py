@@ -47,7 +47,6 @@ from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
     InstantLostError,
-    MissingFileError,
     RestorePendingError,
     StorageError,
     TidelakeError,
@@ -61,16 +60,18 @@ from tidelake.timeline import (
     Timeline,
     TimelineContents,
     load_timeline,
+    open_history,
 )
 from tidelake.timeline.load import completion_time_from
 from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
 from tidelake.txn.candidates import Start, of_stats
 from tidelake.txn.concurrency import WRITER, Concurrency, Reviewer, SchemaResolver, lost
-from tidelake.txn.heartbeat import Heartbeat
+from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
 from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable, changes_of
 from tidelake.txn.markers import delete_markers, delete_strays
 from tidelake.txn.rollback import Rollback, roll_back_failed
 from tidelake.txn.time import InstantTimes
+from tidelake.txn.unlocked import came_late
 
 _log = logging.getLogger(__name__)
 
@@ -346,21 +347,22 @@ class Transaction:
             timeline = load_timeline(self._storage, self.config)
             self._times.see(timeline)
             mine = [i for i in timeline.pending if i.requested_time == self.instant_time]
+            rollback = Rollback(
+                self._env, self.config, timeline, self._times, self._keeper, self._concurrency
+            )
             if self.owner is not None:
-                # A plan outlives the attempts at it; one not yet started leaves nothing to undo.
-                mine = [i for i in mine if i.state is State.INFLIGHT]
-            rollback = Rollback(self._env, self.config, timeline, self._times, self._keeper)
-            for instant in mine:
-                rollback.run(instant, keep_plan=self.owner is not None)
+                # A plan that is not yet started leaves nothing to undo.
+                for instant in mine:
+                    if instant.state is State.INFLIGHT:
+                        rollback.run(instant, keep_plan=not self._is_removable)
+                return
+            scheduled = [rollback.schedule(instant) for instant in mine]
+        for found in scheduled:
+            rollback.carry_out(found)
 
     def _is_mine(self) -> bool:
         """Return whether nobody else has taken over the plan since it was started."""
-        if self.owner is None:
-            return True
-        try:
-            return self._storage.read(self.heartbeat_path) == self.owner.encode()
-        except MissingFileError:
-            return False
+        return self.owner is None or self.heartbeat.is_ours()
 
     def __enter__(self) -> Self:
         return self
@@ -394,18 +396,31 @@ class Transaction:
         now = load_timeline(self._storage, self.config)
         self._times.see(now)
         contents = TimelineContents(self._storage, self.config)
+        is_plan = self.owner is not None
+        late = came_late(self.timeline, now, by_completion=self.config.layout_version != LAYOUT_1)
+        for instant in late:
+            _log.warning(
+                "%s %s appeared on the timeline after its time had passed: somebody writes to this "
+                "table without its lock, and rows may get lost; `tidelake check` tells which",
+                instant.planned_as,
+                instant.requested_time,
+            )
         reviewer = Reviewer(
             concurrency=self._concurrency,
-            start=Start.of(self._seen, self.instant_time),
+            start=Start.of_plan(self.instant_time)
+            if is_plan
+            else Start.of(self._seen, self.instant_time),
             timeline=now,
             contents=contents,
             table_version=self.config.table_version,
+            history=open_history(self._storage, self.config),
+            is_alive=self._gives_signs_of_life,
+            late=late,
         )
         reviewer.refuse_lost(self.instant_time)
         if self.heartbeat.is_doomed:
             raise lost(self.instant_time, "it gave no sign of life for too long")
-        # Services are kept out of each other's way, and of writes, by when they are planned.
-        if self._concurrency.mode is ConcurrencyMode.OPTIMISTIC and self.owner is None:
+        if self._is_compared:
             reviewer.refuse_conflicts(
                 of_stats(
                     stats,
@@ -421,6 +436,32 @@ class Transaction:
         if found is None:
             return resolve_schema(self.config.create_schema, "")
         return resolve_schema(found[1], found[0].requested_time)
+
+    @property
+    def _is_compared(self) -> bool:
+        """Return whether the write may have to give way to others.
+
+        Services are kept out of each other's way by when they are planned. Compactions give way to
+        nobody; what a clustering or a log compaction rewrites, others may have changed since.
+        """
+        if self.owner is None:
+            return self._concurrency.mode is ConcurrencyMode.OPTIMISTIC
+        return self.action in (Action.CLUSTERING, Action.LOGCOMPACTION)
+
+    @property
+    def _is_removable(self) -> bool:
+        """Return whether a plan goes with a failed attempt at it; most outlive that (RFC-79)."""
+        if self.action is Action.CLUSTERING:
+            return self._concurrency.allows_update
+        return self.action is Action.LOGCOMPACTION
+
+    def _gives_signs_of_life(self, instant_time: str) -> bool:
+        return is_alive(
+            last_beats(self._storage),
+            instant_time,
+            now_ms=self._env.clock.now_ms(),
+            expires_ms=self._concurrency.expires_after_ms,
+        )
 
     def _content(
         self,

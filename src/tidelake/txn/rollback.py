@@ -13,6 +13,10 @@ A rollback is an instant itself. It keeps an order, in which a crash leaves thes
 4. The files of the failed instant on the timeline go, and after them its markers.
 5. The metadata table learns of logs that were added, and of deleted files that it still lists.
 6. The completed rollback appears. From then on nothing but its record is left of the failed write.
+
+Where several write, step 2 is made under the table's lock, as commits are: a write that finds a
+rollback of its own does not commit, and one that has committed is not rolled back. Data files are
+deleted without the lock, by whoever keeps the rollback's heartbeat; all else is done under it.
 """
 
 from __future__ import annotations
@@ -23,7 +27,12 @@ from dataclasses import dataclass, field
 
 from tidelake.config import TableConfig
 from tidelake.env import Env
-from tidelake.errors import CorruptFileError, Malformed, UnsupportedTableError
+from tidelake.errors import (
+    CorruptFileError,
+    Malformed,
+    PlanRunningError,
+    UnsupportedTableError,
+)
 from tidelake.formats import plans
 from tidelake.formats.file_name import UNKNOWN_WRITE_TOKEN, format_log, parse_base, parse_log
 from tidelake.formats.instant_name import InstantName
@@ -38,7 +47,9 @@ from tidelake.formats.plans import (
 )
 from tidelake.model import WRITE_ACTIONS, Action, Instant, LogFile, State
 from tidelake.storage import Storage
-from tidelake.timeline import Publisher, Timeline, TimelineContents
+from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeline
+from tidelake.txn.concurrency import Concurrency
+from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
 from tidelake.txn.keeper import FileChanges, MetadataKeeper, NoMetadataTable
 from tidelake.txn.markers import delete_markers, list_markers
 from tidelake.txn.time import InstantTimes
@@ -83,6 +94,16 @@ def roll_back_failed(
     return bool(begun or failed)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """A rollback on the timeline that waits to be carried out."""
+
+    requested_time: str
+    target: InstantInfo
+    plan: RollbackPlan
+    keep_plan: bool = False
+
+
 class Rollback:
     """Rolls back instants of one table, as the timeline shows them."""
 
@@ -93,9 +114,11 @@ class Rollback:
         timeline: Timeline,
         times: InstantTimes,
         keeper: MetadataKeeper,
+        concurrency: Concurrency | None = None,
     ) -> None:
         self._env = env
         self._keeper = keeper
+        self._concurrency = concurrency or Concurrency()
         self._storage = env.storage
         self._config = config
         self._timeline = timeline
@@ -106,6 +129,15 @@ class Rollback:
         """Roll back one instant that never completed.
 
         With `keep_plan` it is an attempt at a service, after which the service is requested again.
+        """
+        self.carry_out(self.schedule(instant, use_markers=use_markers, keep_plan=keep_plan))
+
+    def schedule(
+        self, instant: Instant, *, use_markers: bool = True, keep_plan: bool = False
+    ) -> Scheduled:
+        """Put the rollback of an instant that never completed on the timeline.
+
+        Where several write, the timeline must have been loaded under the lock that is held now.
         """
         self._storage.delete(heartbeat_path(instant.requested_time))
         action = instant.planned_as if keep_plan else instant.planned_as.completed_as
@@ -118,7 +150,9 @@ class Rollback:
             base_files_only=instant.planned_as is Action.COMPACTION,
         )
         plan = RollbackPlan(instant_to_rollback=target, rollback_requests=tuple(requests))
-        self._execute(self._request(plan), target, plan, keep_plan=keep_plan)
+        return Scheduled(
+            requested_time=self._request(plan), target=target, plan=plan, keep_plan=keep_plan
+        )
 
     def run_completed(self, instant: Instant, partitions: Sequence[str]) -> RollbackMetadata:
         """Roll back an instant that completed, and that wrote to these partitions alone.
@@ -130,7 +164,9 @@ class Rollback:
             self._storage, self._config, instant.requested_time, partitions=partitions
         )
         plan = RollbackPlan(instant_to_rollback=target, rollback_requests=tuple(requests))
-        return self._execute(self._request(plan), target, plan)
+        return self.carry_out(
+            Scheduled(requested_time=self._request(plan), target=target, plan=plan)
+        )
 
     def take_off(
         self, target: InstantInfo, *, rollback_time: str, partitions: Sequence[str] | None
@@ -142,25 +178,41 @@ class Rollback:
         requests = tuple(
             _by_listing(self._storage, self._config, target.commit_time, partitions=partitions)
         )
-        return self._undo(rollback_time, target, requests)[0]
+        began_ms = self._env.clock.now_ms()
+        self._hide(target)
+        done = self._delete(requests, rollback_time, target)
+        self._forget(target, keep_plan=False)
+        return self._metadata(rollback_time, target, done, began_ms)
 
     def _request(self, plan: RollbackPlan) -> str:
         requested_time = self._times.next()
+        self._concurrency.ensure()
         while not self._publisher.request(requested_time, Action.ROLLBACK, plans.encode(plan)):
             requested_time = self._times.next()
         return requested_time
 
     def resume(self, rollback: Instant, contents: TimelineContents) -> set[str]:
         """Carry out a rollback that somebody began; return the instants that are off the table."""
+        found = self.find(rollback, contents)
+        if found is None:
+            return set()
+        self.carry_out(found)
+        return {found.target.commit_time}
+
+    def find(self, rollback: Instant, contents: TimelineContents) -> Scheduled | None:
+        """Return a rollback that somebody began; None when it had not done anything, and is gone.
+
+        Where several write, one that cannot be read is kept: somebody may be at it.
+        """
         try:
             plan = contents.rollback_plan(rollback)
         except CorruptFileError as cause:
-            if rollback.state is not State.REQUESTED:
+            if rollback.state is not State.REQUESTED or self._concurrency.is_shared:
                 raise
             # As Apache Hudi does: before it is inflight, a rollback has not touched anything.
             _log.warning("rollback %s has no readable plan and is removed", cause.path)
             self._publisher.remove([_file_name(rollback)])
-            return set()
+            return None
         target = plan.instant_to_rollback
         if target is None or target.action not in set(Action):
             raise UnsupportedTableError(
@@ -174,48 +226,113 @@ class Rollback:
             for i in self._timeline.pending
             if i.requested_time == target.commit_time
         )
-        self._execute(rollback.requested_time, target, plan, keep_plan=keep_plan)
-        return {target.commit_time}
-
-    def _execute(
-        self,
-        requested_time: str,
-        target: InstantInfo,
-        plan: RollbackPlan,
-        *,
-        keep_plan: bool = False,
-    ) -> RollbackMetadata:
-        self._publisher.start(requested_time, Action.ROLLBACK)
-        metadata, changes = self._undo(
-            requested_time, target, plan.rollback_requests or (), keep_plan=keep_plan
+        return Scheduled(
+            requested_time=rollback.requested_time, target=target, plan=plan, keep_plan=keep_plan
         )
-        if changes:
-            self._keeper.record(requested_time, changes, self._times)
-        path = self._publisher.completed_path(requested_time, Action.ROLLBACK, self._times.next())
-        self._storage.put_if_absent(path, plans.encode(metadata))
+
+    def carry_out(self, scheduled: Scheduled) -> RollbackMetadata:
+        """Do what a rollback says, all of it or what is left.
+
+        Raises `PlanRunningError` where several write and somebody else is at it.
+        """
+        time, target = scheduled.requested_time, scheduled.target
+        began_ms = self._env.clock.now_ms()
+        heartbeat = self._heartbeat(time)
+        with self._concurrency.section():
+            if heartbeat is not None:
+                self._refuse_running(time)
+                heartbeat.beat()
+                heartbeat.keep_beating()
+            self._publisher.start(time, Action.ROLLBACK)
+            is_forgotten = self._hide(target)
+        try:
+            done = self._delete(scheduled.plan.rollback_requests or (), time, target)
+            with self._concurrency.section():
+                if heartbeat is not None:
+                    self._refuse_taken_over(time, heartbeat)
+                    self._concurrency.ensure()
+                self._forget(target, keep_plan=scheduled.keep_plan)
+                metadata = self._metadata(time, target, done, began_ms)
+                changes = done.changes(with_deletes=not is_forgotten)
+                if changes:
+                    self._keeper.record(time, changes, self._times)
+                completion_time = self._times.next()
+                self._concurrency.ensure()
+                path = self._publisher.completed_path(time, Action.ROLLBACK, completion_time)
+                self._storage.put_if_absent(path, plans.encode(metadata))
+        finally:
+            if heartbeat is not None:
+                heartbeat.stop()
+        if heartbeat is not None:
+            heartbeat.end()
         return metadata
 
-    def _undo(
-        self,
-        rollback_time: str,
-        target: InstantInfo,
-        requests: Iterable[RollbackRequest],
-        *,
-        keep_plan: bool = False,
-    ) -> tuple[RollbackMetadata, FileChanges]:
-        began_ms = self._env.clock.now_ms()
+    def _heartbeat(self, rollback_time: str) -> Heartbeat | None:
+        """Return what says that somebody is at the rollback; a writer that is alone needs none."""
+        if not self._concurrency.is_shared:
+            return None
+        return Heartbeat(
+            self._env,
+            rollback_time,
+            interval_ms=self._concurrency.heartbeat_ms,
+            expires_ms=self._concurrency.expires_after_ms,
+            owner=self._env.ids.new(),
+        )
+
+    def _refuse_running(self, rollback_time: str) -> None:
+        timeline = load_timeline(self._storage, self._config)
+        self._times.see(timeline)
+        is_pending = any(
+            i.requested_time == rollback_time and i.action is Action.ROLLBACK
+            for i in timeline.pending
+        )
+        beats, now_ms = last_beats(self._storage), self._env.clock.now_ms()
+        expires_ms = self._concurrency.expires_after_ms
+        is_running = is_alive(beats, rollback_time, now_ms=now_ms, expires_ms=expires_ms)
+        if is_running or not is_pending:
+            raise PlanRunningError(
+                f"rollback {rollback_time} is carried out by somebody else",
+                next_step="nothing is left to do; if it died, the next clean goes on with it once "
+                f"it has given no sign of life for {expires_ms // 1000} s",
+            )
+
+    def _refuse_taken_over(self, rollback_time: str, heartbeat: Heartbeat) -> None:
+        # A writer that was taken for dead may have gone on, and put another file on the timeline.
+        self._timeline = load_timeline(self._storage, self._config)
+        self._times.see(self._timeline)
+        if not heartbeat.is_ours():
+            raise PlanRunningError(
+                f"rollback {rollback_time} was taken over by somebody else",
+                next_step="nothing is left to do; this one gave no sign of life for too long",
+            )
+
+    def _hide(self, target: InstantInfo) -> bool:
+        """Take the instant out of readers' sight; return whether the metadata table forgot it."""
         self._storage.delete(heartbeat_path(target.commit_time))
         names = self._files_on_timeline(target)
         # Readers must not see half of it, should it have completed once.
         self._publisher.remove(n for n in names if names[n] is State.COMPLETED)
-        is_forgotten = self._keeper.undo(target.commit_time, self._times)
+        return self._keeper.undo(target.commit_time, self._times)
+
+    def _delete(
+        self, requests: Iterable[RollbackRequest], rollback_time: str, target: InstantInfo
+    ) -> _Done:
         done = _Done(self._storage, self._config)
         for request in requests:
             done.undo(request, rollback_time=rollback_time, failed_time=target.commit_time)
+        return done
+
+    def _forget(self, target: InstantInfo, *, keep_plan: bool) -> None:
+        """Take what is left of the instant off the timeline, and its markers after that."""
+        names = self._files_on_timeline(target)
         pending = {State.INFLIGHT} if keep_plan else {State.INFLIGHT, State.REQUESTED}
         self._publisher.remove(n for n in names if names[n] in pending)
         delete_markers(self._storage, target.commit_time)
-        metadata = RollbackMetadata(
+
+    def _metadata(
+        self, rollback_time: str, target: InstantInfo, done: _Done, began_ms: int
+    ) -> RollbackMetadata:
+        return RollbackMetadata(
             start_rollback_time=rollback_time,
             time_taken_in_millis=max(0, self._env.clock.now_ms() - began_ms),
             total_files_deleted=sum(len(deleted) for deleted in done.deleted.values()),
@@ -223,7 +340,6 @@ class Rollback:
             partition_metadata=done.by_partition(),
             instants_rollback=(target,),
         )
-        return metadata, done.changes(with_deletes=not is_forgotten)
 
     def _files_on_timeline(self, target: InstantInfo) -> Mapping[str, State]:
         found = {}

@@ -15,12 +15,12 @@ from tidelake.config import (
     write_keys,
 )
 from tidelake.errors import ConfigError
+from tidelake.formats.file_name import FIXED_ID_MARK
 from tidelake.records.keys import bucket_of, split_record_key
 
 #: Where tidelake records the bucket count of a table, which Hudi records nowhere.
 BUCKET_COUNT_PROPERTY = "tidelake.bucket.count"
-#: End of the ids that every writer gives to a bucket by itself, so that none must ask the others.
-FIXED_ID_END = "-0000-0000-0000-000000000000-0"
+FIXED_ID_END = f"{FIXED_ID_MARK}0"
 
 _BUCKET_ID = re.compile(r"([0-9]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(-[0-9]+)?")
 #: Random ids begin with eight digits, too, once in forty times; bucket numbers are small.
