@@ -87,7 +87,10 @@ def roll_back(env: Env, requested_time: str, keeper: MetadataKeeper | None = Non
     if not instant.is_completed:
         return _roll_back_pending(now, instant)
     roll_back_all_failed(env, keeper)
-    now = TableNow.load(env, keeper)
+    before, now = now, TableNow.load(env, keeper)
+    if instant not in now.timeline.instants:
+        # Its rollback had been begun before.
+        return RolledBack(instant=requested_time, files_deleted=_deleted_since(before, now))
     partitions = written_partitions(now.contents.commit_metadata(instant))
     config = now.keeper.prepare(now.config, now.timeline, now.times)
     rollback = Rollback(env, config, now.timeline, now.times, now.keeper)
@@ -131,12 +134,17 @@ def written_partitions(metadata: CommitMetadata) -> Sequence[str]:
 def _roll_back_pending(now: TableNow, instant: Instant) -> RolledBack:
     config = now.keeper.prepare(now.config, now.timeline, now.times)
     Rollback(now.env, config, now.timeline, now.times, now.keeper).run(instant)
-    deleted = 0
-    after = TableNow.load(now.env, now.keeper)
-    for done in after.timeline.completed:
-        if done.action is Action.ROLLBACK and done not in now.timeline.completed:
-            deleted += after.contents.rollback_metadata(done).total_files_deleted
+    deleted = _deleted_since(now, TableNow.load(now.env, now.keeper))
     return RolledBack(instant=instant.requested_time, files_deleted=deleted)
+
+
+def _deleted_since(before: TableNow, after: TableNow) -> int:
+    """Return how many files the rollbacks deleted that completed in between."""
+    return sum(
+        after.contents.rollback_metadata(done).total_files_deleted
+        for done in after.timeline.completed
+        if done.action is Action.ROLLBACK and done not in before.timeline.completed
+    )
 
 
 def _refuse_needed(now: TableNow, time: str) -> Instant:

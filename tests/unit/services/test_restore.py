@@ -327,6 +327,34 @@ def test_a_crash_at_any_call_of_a_rollback_is_gone_on_from(
     assert crash_everywhere(table.storage, act, check) > 12
 
 
+@each_kind
+def test_asking_again_for_a_rollback_that_died_brings_it_to_its_end(
+    table_version: int, table_type: TableType
+) -> None:
+    table = busy(table_version, table_type, 3)
+    rows = table.rows()
+    time = table.write({"a-0": "wrong", "w-0": "wrong"})
+    whole = Busy(copy.deepcopy(table.storage))
+    deleted = roll_back(environment(whole.storage), time).files_deleted
+    begun = 0
+
+    def check(left: MemoryStorage) -> None:
+        nonlocal begun
+        found = Busy(left)
+        if found.rows() == rows:
+            return
+        begun += bool(found.now.timeline.pending)
+        assert roll_back(environment(left), time).files_deleted == deleted
+        assert found.rows() == rows
+        assert not found.now.timeline.pending
+
+    def act(storage: Storage) -> None:
+        roll_back(environment(storage), time)
+
+    crash_everywhere(table.storage, act, check)
+    assert begun > 1
+
+
 def test_bad_rollbacks_are_refused_before_anything_is_written() -> None:
     table = busy(9, COW, 6)
     times = [i.requested_time for i in table.now.timeline.writes()]
