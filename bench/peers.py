@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import sys
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tests.interop import apache_hudi
+from tests.interop.jars import JarUnavailableError, download
 from tidelake import Table
 
 if TYPE_CHECKING:
@@ -23,7 +21,6 @@ DELETED = "_hoodie_is_deleted"
 
 DELTA_VERSION = "3.3.2"
 ICEBERG_VERSION = "1.9.2"
-_MAVEN = "https://repo1.maven.org/maven2"
 _DELTA_JARS = {
     f"io/delta/delta-spark_2.12/{DELTA_VERSION}/delta-spark_2.12-{DELTA_VERSION}.jar": (
         "4e92085d5d794cf949c50bb665b91384857cad58680c2d0bfc9c7ad353e98e85"
@@ -267,24 +264,9 @@ def _merge(spark: SparkSession, table: str, rows: DataFrame) -> None:
 
 
 def _downloaded(jars: Mapping[str, str]) -> list[Path]:
-    """Return the jars from the user's cache, downloaded if need be; none unless all are there."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tidelake" / "jars"
-    cache.mkdir(parents=True, exist_ok=True)
-    found = []
-    for path, pinned in jars.items():
-        jar = cache / Path(path).name
-        if not jar.exists():
-            try:
-                with urllib.request.urlopen(f"{_MAVEN}/{path}", timeout=60) as reply:
-                    data = reply.read()
-            except OSError as error:
-                sys.stderr.write(f"{jar.name} could not be downloaded: {error}\n")
-                return []
-            part = jar.with_name(f"{jar.name}.{os.getpid()}")
-            part.write_bytes(data)
-            part.replace(jar)
-        if hashlib.sha256(jar.read_bytes()).hexdigest() != pinned:
-            sys.stderr.write(f"{jar} does not have the pinned hash; remove it to try again\n")
-            return []
-        found.append(jar)
-    return found
+    """Return the jars; none unless all can be had."""
+    try:
+        return [download(path, sha256) for path, sha256 in jars.items()]
+    except JarUnavailableError as error:
+        sys.stderr.write(f"{error}\n")
+        return []

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import sys
-import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from tests.interop.jars import JarUnavailableError, download
 from tidelake.spark.java import ensure_java
 
 if TYPE_CHECKING:
@@ -24,55 +23,18 @@ _SHA256 = {
 }
 #: The release of this process: a JVM holds one bundle.
 VERSION = os.environ.get("TIDELAKE_HUDI_VERSION", "1.2.0")
-_NAME = f"hudi-spark3.5-bundle_2.12-{VERSION}.jar"
-_PATH = f"org/apache/hudi/hudi-spark3.5-bundle_2.12/{VERSION}/{_NAME}"
-_REPOSITORIES = (
-    "https://repo1.maven.org/maven2",
-    "https://maven-central.storage.googleapis.com/maven2",
-    "https://repo.maven.apache.org/maven2",
-)
-_ROUNDS = 3
-#: How long a repository may say nothing.
-_PATIENCE_S = 20
-
-
-class BundleUnavailableError(Exception):
-    """No repository gave the bundle with the bytes we pinned."""
+_BUNDLE = "hudi-spark3.5-bundle_2.12"
+_PATH = f"org/apache/hudi/{_BUNDLE}/{VERSION}/{_BUNDLE}-{VERSION}.jar"
 
 
 def bundle() -> Path:
-    """Return the Apache Hudi bundle, downloaded once into the user's cache and held to its hash.
+    """Return the Apache Hudi bundle.
 
-    Downloaded by Python, not by Spark's own resolver, so that proxies and certificates of the
-    environment apply and no Maven is needed. `TIDELAKE_HUDI_JAR` names a jar to use instead, and
-    `TIDELAKE_HUDI_VERSION` another release than the newest.
+    `TIDELAKE_HUDI_JAR` names a jar to use instead, and `TIDELAKE_HUDI_VERSION` another release than
+    the newest.
     """
     given = os.environ.get("TIDELAKE_HUDI_JAR")
-    if given:
-        return Path(given)
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tidelake" / "jars"
-    jar = cache / _NAME
-    if jar.exists() and _sha256(jar.read_bytes()) == _SHA256[VERSION]:
-        return jar
-    cache.mkdir(parents=True, exist_ok=True)
-    causes = []
-    for repository in _REPOSITORIES * _ROUNDS:
-        try:
-            with urllib.request.urlopen(f"{repository}/{_PATH}", timeout=_PATIENCE_S) as reply:
-                data = reply.read()
-        except OSError as error:
-            causes.append(f"{repository}: {error}")
-            continue
-        if _sha256(data) == _SHA256[VERSION]:
-            part = jar.with_name(f"{_NAME}.{os.getpid()}")
-            part.write_bytes(data)
-            part.replace(jar)  # a reader beside us never sees half a jar
-            return jar
-        causes.append(f"{repository}: the bytes do not have the pinned hash")
-    raise BundleUnavailableError(
-        f"{_NAME} could not be downloaded: {'; '.join(causes[: len(_REPOSITORIES)])}. "
-        "Check the network, or set TIDELAKE_HUDI_JAR to a copy."
-    )
+    return Path(given) if given else download(_PATH, _SHA256[VERSION])
 
 
 def begin(start: str) -> str:
@@ -113,12 +75,8 @@ def session(
     return spark
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
 if __name__ == "__main__":
     try:
         sys.stdout.write(f"{bundle()}\n")
-    except BundleUnavailableError as error:
-        sys.exit(str(error))
+    except JarUnavailableError as error:
+        sys.exit(f"{error} Or set TIDELAKE_HUDI_JAR to a copy.")
