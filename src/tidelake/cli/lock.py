@@ -19,8 +19,8 @@ RELEASE = "release"
 def open_lock_of(table: str, options: dict[str, str]) -> LockProvider:
     """Return the lock that writers with `options` take for the table."""
     storage = open_storage(table, options)
-    load_table_config(storage)
-    return open_provider(Env(storage), WriteOptions.from_options(options).concurrency)
+    name = load_table_config(storage).name
+    return open_provider(Env(storage), WriteOptions.from_options(options).concurrency, name)
 
 
 def run_lock(lock: LockProvider, args: argparse.Namespace, out: Output, now_ms: int) -> None:

@@ -1,5 +1,9 @@
 from tidelake.config.compaction_options import CompactionOptions
-from tidelake.config.concurrency_options import ConcurrencyOptions
+from tidelake.config.concurrency_options import (
+    ConcurrencyOptions,
+    DynamoDbOptions,
+    ZooKeeperOptions,
+)
 from tidelake.config.read_options import ReadOptions
 from tidelake.config.service_options import ArchiveOptions, CleanOptions, ServiceOptions
 from tidelake.config.table_config import TableConfig
@@ -42,6 +46,7 @@ __all__ = [
     "ConcurrencyOptions",
     "ConflictStrategy",
     "DuplicatePolicy",
+    "DynamoDbOptions",
     "FailedWritesPolicy",
     "HollowCommitPolicy",
     "IncrementalFormat",
@@ -60,4 +65,5 @@ __all__ = [
     "TimeBasis",
     "WriteOperation",
     "WriteOptions",
+    "ZooKeeperOptions",
 ]

@@ -79,8 +79,8 @@ LOCK_PROVIDER = _key(
     "hoodie.write.lock.provider",
     Kind.TEXT,
     "What writers exclude each other by: `file system` (a file beside the timeline; the default "
-    "on file systems), `storage` (conditional writes; the default on object stores) or `in "
-    "process`. Hudi's class names do, too.",
+    "on file systems), `storage` (conditional writes; the default on object stores), `in "
+    "process`, `zookeeper` or `dynamodb`. Hudi's class names do, too.",
     choices=tuple(kind.value for kind in LockKind),
 )
 LOCK_WAIT_MS = _key(
@@ -112,6 +112,66 @@ LOCK_VALIDITY = _key(
     Kind.INTEGER,
     "Seconds after which the storage lock of a holder that does not renew it is free.",
     default="300",
+)
+ZOOKEEPER_URL = _key(
+    "hoodie.write.lock.zookeeper.url",
+    Kind.TEXT,
+    "Servers of the ZooKeeper lock, as `host:port,host:port`.",
+)
+ZOOKEEPER_PORT = _key(
+    "hoodie.write.lock.zookeeper.port",
+    Kind.INTEGER,
+    "Port of the ZooKeeper server, unless its address names one.",
+)
+ZOOKEEPER_BASE_PATH = _key(
+    "hoodie.write.lock.zookeeper.base_path",
+    Kind.TEXT,
+    "ZooKeeper path below which locks are; all writers of a table must name the same.",
+)
+ZOOKEEPER_KEY = _key(
+    "hoodie.write.lock.zookeeper.lock_key",
+    Kind.TEXT,
+    "Name of the table's lock below that path; the table's name unless given.",
+)
+ZOOKEEPER_SESSION_MS = _key(
+    "hoodie.write.lock.zookeeper.session_timeout_ms",
+    Kind.INTEGER,
+    "Milliseconds after which ZooKeeper takes the lock of a silent holder away.",
+    default="60000",
+)
+ZOOKEEPER_CONNECTION_MS = _key(
+    "hoodie.write.lock.zookeeper.connection_timeout_ms",
+    Kind.INTEGER,
+    "Milliseconds to wait for ZooKeeper to answer.",
+    default="15000",
+)
+DYNAMODB_TABLE = _key(
+    "hoodie.write.lock.dynamodb.table",
+    Kind.TEXT,
+    "DynamoDB table that holds locks; made if it is not there.",
+)
+DYNAMODB_KEY = _key(
+    "hoodie.write.lock.dynamodb.partition_key",
+    Kind.TEXT,
+    "Key of the table's lock in it; the table's name unless given.",
+)
+DYNAMODB_REGION = _key(
+    "hoodie.write.lock.dynamodb.region",
+    Kind.TEXT,
+    "Region of the DynamoDB table.",
+    default="us-east-1",
+)
+DYNAMODB_ENDPOINT = _key(
+    "hoodie.write.lock.dynamodb.endpoint_url",
+    Kind.TEXT,
+    "Address of a DynamoDB other than Amazon's own.",
+)
+DYNAMODB_LEASE_MS = _key(
+    "hoodie.write.lock.dynamodb.lease_ms",
+    Kind.INTEGER,
+    "Milliseconds after which the lock of a holder that does not renew it is free.",
+    default="20000",
+    ours=True,
 )
 HEARTBEAT_MS = _key(
     "hoodie.client.heartbeat.interval_in_ms",

@@ -22,11 +22,59 @@ _CLASSES = {
     "client.transaction.lock.InProcessLockProvider": "in process",
     "client.transaction.lock.FileSystemBasedLockProvider": "file system",
     "client.transaction.lock.StorageBasedLockProvider": "storage",
+    "client.transaction.lock.ZookeeperBasedLockProvider": "zookeeper",
+    "aws.transaction.lock.DynamoDBBasedLockProvider": "dynamodb",
     "client.transaction.MergingSchemaConflictResolutionStrategy": "merge",
     "client.transaction.SimpleSchemaConflictResolutionStrategy": "reject",
 }
 #: People give class names with and without the package.
 _WORDS = {name.rpartition(".")[2].lower(): word for name, word in _CLASSES.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperOptions:
+    """Where the lock is in ZooKeeper; `key` is None for the table's name."""
+
+    url: str
+    base_path: str
+    key: str | None
+    session_ms: int
+    connection_ms: int
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str]) -> Self:
+        """Read the options; raise `ConfigError` when one is wrong or missing."""
+        url = keys.ZOOKEEPER_URL.needed(settings)
+        port = keys.ZOOKEEPER_PORT.count(settings)
+        return cls(
+            url=url if port is None or ":" in url else f"{url}:{port}",
+            base_path=keys.ZOOKEEPER_BASE_PATH.needed(settings),
+            key=keys.ZOOKEEPER_KEY.text(settings),
+            session_ms=keys.ZOOKEEPER_SESSION_MS.count(settings, least=1_000) or 1_000,
+            connection_ms=keys.ZOOKEEPER_CONNECTION_MS.count(settings, least=1) or 1,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamoDbOptions:
+    """Where the lock is in DynamoDB; `key` is None for the table's name."""
+
+    table: str
+    key: str | None
+    region: str | None
+    endpoint: str | None
+    lease_ms: int
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str]) -> Self:
+        """Read the options; raise `ConfigError` when one is wrong or missing."""
+        return cls(
+            table=keys.DYNAMODB_TABLE.needed(settings),
+            key=keys.DYNAMODB_KEY.text(settings),
+            region=keys.DYNAMODB_REGION.text(settings),
+            endpoint=keys.DYNAMODB_ENDPOINT.text(settings),
+            lease_ms=keys.DYNAMODB_LEASE_MS.count(settings, least=1) or 1,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +92,8 @@ class ConcurrencyOptions:
     lock_path: str | None = None
     lock_expire_ms: int = 600_000
     lock_validity_ms: int = 300_000
+    zookeeper: ZooKeeperOptions | None = None
+    dynamodb: DynamoDbOptions | None = None
     heartbeat_ms: int = 60_000
     heartbeat_misses: int = 2
     max_skew_ms: int = 200
@@ -62,6 +112,7 @@ class ConcurrencyOptions:
         given = {name: _word(value) for name, value in settings.items()}
         strategy = keys.CONFLICT_STRATEGY.word(given, ConflictStrategy) or ConflictStrategy.SIMPLE
         updates = _one_of(keys.CLUSTERING_UPDATES, given)
+        lock = keys.LOCK_PROVIDER.word(given, LockKind)
         return cls(
             mode=keys.CONCURRENCY_MODE.word(given, ConcurrencyMode)
             or ConcurrencyMode.SINGLE_WRITER,
@@ -69,12 +120,16 @@ class ConcurrencyOptions:
             allows_update=updates == "allow" or strategy is ConflictStrategy.PREFER_WRITER,
             allows_mtime=keys.ALLOW_MTIME.flag(given),
             retries=keys.RETRIES.count(given) or 0,
-            lock=keys.LOCK_PROVIDER.word(given, LockKind),
+            lock=lock,
             lock_wait_ms=keys.LOCK_WAIT_MS.count(given) or 0,
             lock_retry_ms=keys.LOCK_RETRY_MS.count(given, least=1) or 1,
             lock_path=keys.LOCK_FILE_PATH.text(given),
             lock_expire_ms=(keys.LOCK_FILE_EXPIRE.count(given) or 0) * 60_000,
             lock_validity_ms=(keys.LOCK_VALIDITY.count(given, least=1) or 1) * 1_000,
+            zookeeper=(
+                ZooKeeperOptions.from_settings(given) if lock is LockKind.ZOOKEEPER else None
+            ),
+            dynamodb=DynamoDbOptions.from_settings(given) if lock is LockKind.DYNAMODB else None,
             heartbeat_ms=keys.HEARTBEAT_MS.count(given, least=1_000) or 1_000,
             heartbeat_misses=keys.HEARTBEAT_MISSES.count(given, least=1) or 1,
             max_skew_ms=keys.MAX_SKEW_MS.count(given) or 0,

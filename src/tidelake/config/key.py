@@ -66,6 +66,13 @@ class Key:
         found = self.given(settings)
         return found[1] if found else self.default
 
+    def needed(self, settings: Mapping[str, str]) -> str:
+        """Return the value; raise `ConfigError` when there is none."""
+        value = self.text(settings)
+        if value is None:
+            raise ConfigError(f"{self.name} is not given", next_step=f"set {self.name}: {self.doc}")
+        return value
+
     def items(self, settings: Mapping[str, str]) -> tuple[str, ...]:
         """Return the parts of a comma list, without blanks."""
         parts = (part.strip() for part in (self.text(settings) or "").split(","))

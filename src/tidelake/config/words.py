@@ -140,6 +140,8 @@ class LockKind(Word):
     FILE_SYSTEM = "file system"
     STORAGE = "storage"
     IN_PROCESS = "in process"
+    ZOOKEEPER = "zookeeper"
+    DYNAMODB = "dynamodb"
 
 
 class FailedWritesPolicy(Word):

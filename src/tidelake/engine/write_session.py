@@ -286,7 +286,7 @@ class WriteSession:
         in_process = choose_kind(self.env, options) is LockKind.IN_PROCESS
         return Concurrency(
             mode=options.mode,
-            lock=open_lock(self.env, options),
+            lock=open_lock(self.env, options, self.config.name),
             strategy=options.strategy,
             allows_update=options.allows_update or options.mode is ConcurrencyMode.NON_BLOCKING,
             slot_name=slot_name,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import ModuleType
+
 from tidelake.config import ConcurrencyOptions, LockKind
 from tidelake.env import Env
 from tidelake.errors import ConfigError
@@ -22,8 +25,19 @@ def choose_kind(env: Env, options: ConcurrencyOptions) -> LockKind:
     return LockKind.FILE_SYSTEM if on_files else LockKind.STORAGE
 
 
-def open_provider(env: Env, options: ConcurrencyOptions) -> LockProvider:
+def open_provider(env: Env, options: ConcurrencyOptions, table_name: str) -> LockProvider:
     """Return the table's lock, not yet taken; raise `ConfigError` when it cannot be one."""
+    if options.zookeeper is not None:
+        module = _with_library("zookeeper")
+        key = options.zookeeper.key or table_name
+        zookeeper: LockProvider = module.ZooKeeperLock(env, options.zookeeper, key)
+        return zookeeper
+    if options.dynamodb is not None:
+        module = _with_library("dynamodb")
+        dynamodb: LockProvider = module.DynamoDbLock(
+            env, options.dynamodb, options.dynamodb.key or table_name
+        )
+        return dynamodb
     kind = choose_kind(env, options)
     if kind is LockKind.IN_PROCESS:
         return InProcessLock(env.storage.spec.uri, env.clock)
@@ -39,7 +53,18 @@ def open_provider(env: Env, options: ConcurrencyOptions) -> LockProvider:
     return FileSystemLock(env, folder.removeprefix("file:"), expire_ms=options.lock_expire_ms)
 
 
-def open_lock(env: Env, options: ConcurrencyOptions) -> TableLock:
+def open_lock(env: Env, options: ConcurrencyOptions, table_name: str) -> TableLock:
     """Return the table's lock as a transaction uses it."""
     wait = LockWait(wait_ms=options.lock_wait_ms, longest_delay_ms=options.lock_retry_ms)
-    return TableLock(open_provider(env, options), env.clock, wait)
+    return TableLock(open_provider(env, options, table_name), env.clock, wait)
+
+
+def _with_library(name: str) -> ModuleType:
+    """Return the module of a lock whose library is an extra."""
+    try:
+        return import_module(f"tidelake.txn.locks.{name}")
+    except ImportError as cause:
+        raise ConfigError(
+            f"the {name} lock takes a package that is not installed: {cause.name}",
+            next_step=f"pip install 'tidelake[{name}]'",
+        ) from cause

@@ -38,7 +38,7 @@ class LockProvider(Protocol):
         """
 
     def release(self) -> None:
-        """Give the lock back, unless somebody else has it by now."""
+        """Give the lock back, unless somebody else has it by now; end all waiting for it."""
 
     def holder(self) -> Holder | None:
         """Return who holds the lock, whoever that is, or None when it is free."""

@@ -76,9 +76,11 @@ class TableLock:
         while not self._provider.try_acquire():
             left_ms = deadline_ms - self._clock.now_ms()
             if left_ms <= 0:
+                holder = self._provider.holder()
+                self._provider.release()
                 raise LockTimeoutError(
                     f"the lock at {self._provider.place} did not come free within "
-                    f"{self._wait.wait_ms} ms: {_shown(self._provider.holder())}",
+                    f"{self._wait.wait_ms} ms: {_shown(holder)}",
                     next_step="if its holder is alive, wait longer "
                     "(hoodie.write.lock.wait_time_ms); if it is dead and the lock never expires, "
                     "`tidelake lock release TABLE` frees it",
