@@ -75,6 +75,24 @@ RETRIES = _key(
     "How often a write that had to give way is made again, from the table as it is then.",
     default="0",
 )
+EARLY_DETECTION = _key(
+    "hoodie.write.concurrency.early.conflict.detection.enable",
+    Kind.BOOLEAN,
+    "Whether a write under optimistic concurrency control gives up while it still writes, once an "
+    "older running write changes the same file groups.",
+    default="false",
+)
+EARLY_STRATEGY = _key(
+    "hoodie.write.concurrency.early.conflict.detection.strategy",
+    Kind.TEXT,
+    "Taken for the sake of Hudi's writers; there is one strategy, which reads markers.",
+)
+EARLY_PERIOD_MS = _key(
+    "hoodie.write.concurrency.async.conflict.detector.period_ms",
+    Kind.INTEGER,
+    "Milliseconds between two looks at what other writes have begun.",
+    default="30000",
+)
 LOCK_PROVIDER = _key(
     "hoodie.write.lock.provider",
     Kind.TEXT,

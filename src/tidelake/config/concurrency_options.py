@@ -10,6 +10,7 @@ from typing_extensions import Self
 from tidelake.config import concurrency_keys as keys
 from tidelake.config.key import Key
 from tidelake.config.words import ConcurrencyMode, ConflictStrategy, LockKind
+from tidelake.errors import ConfigError
 
 _CLASSES = {
     "client.transaction.SimpleConcurrentFileWritesConflictResolutionStrategy": "simple",
@@ -98,6 +99,7 @@ class ConcurrencyOptions:
     heartbeat_misses: int = 2
     max_skew_ms: int = 200
     max_future_ms: int = 600_000
+    early_period_ms: int | None = None
     checks_schema: bool = True
     merges_schema: bool = False
 
@@ -134,6 +136,7 @@ class ConcurrencyOptions:
             heartbeat_misses=keys.HEARTBEAT_MISSES.count(given, least=1) or 1,
             max_skew_ms=keys.MAX_SKEW_MS.count(given) or 0,
             max_future_ms=keys.MAX_FUTURE_MS.count(given) or 0,
+            early_period_ms=_early(given),
             checks_schema=keys.SCHEMA_CHECK.flag(given),
             merges_schema=_one_of(keys.SCHEMA_STRATEGY, given) == "merge",
         )
@@ -141,6 +144,20 @@ class ConcurrencyOptions:
 
 def _word(value: str) -> str:
     return _WORDS.get(value.strip().rpartition(".")[2].lower(), value)
+
+
+def _early(settings: Mapping[str, str]) -> int | None:
+    if not keys.EARLY_DETECTION.flag(settings):
+        return None
+    mode = keys.CONCURRENCY_MODE.word(settings, ConcurrencyMode)
+    if mode is not ConcurrencyMode.OPTIMISTIC:
+        raise ConfigError(
+            f"{keys.EARLY_DETECTION.name}=true is for writes that may have to give way, and under "
+            f"{keys.CONCURRENCY_MODE.name}={mode} none does",
+            next_step=f"leave it out, or set {keys.CONCURRENCY_MODE.name}="
+            f"{ConcurrencyMode.OPTIMISTIC}",
+        )
+    return keys.EARLY_PERIOD_MS.count(settings, least=1)
 
 
 def _one_of(key: Key, settings: Mapping[str, str]) -> str:

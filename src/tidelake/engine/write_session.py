@@ -295,6 +295,7 @@ class WriteSession:
             heartbeat_ms=options.heartbeat_ms,
             expires_after_ms=options.expires_after_ms,
             writer=process_name(),
+            early_period_ms=options.early_period_ms,
         )
 
     def begin(

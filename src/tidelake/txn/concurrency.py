@@ -51,6 +51,8 @@ class Concurrency:
     heartbeat_ms: int = 60_000
     expires_after_ms: int = 120_000
     writer: str = ""
+    early_period_ms: int | None = None
+    """How often to look, while tasks write, whether the write will have to give way; None: never"""
 
     def __post_init__(self) -> None:
         if self.mode.is_shared and self.lock is None:

@@ -66,6 +66,8 @@ from tidelake.timeline.load import completion_time_from
 from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
 from tidelake.txn.candidates import Start, of_stats
 from tidelake.txn.concurrency import WRITER, Concurrency, Reviewer, SchemaResolver, lost
+from tidelake.txn.conflict import Slot
+from tidelake.txn.early import Lookout
 from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
 from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable, changes_of
 from tidelake.txn.markers import delete_markers, delete_strays
@@ -253,6 +255,12 @@ class Transaction:
             expires_ms=self._concurrency.expires_after_ms,
             owner=owner or "",
         )
+        self._lookout = Lookout(
+            env,
+            requested_time,
+            self._concurrency.slot_name,
+            expires_ms=self._concurrency.expires_after_ms,
+        )
 
     @property
     def marker_folder(self) -> str:
@@ -285,6 +293,25 @@ class Transaction:
                 f"instant {self.instant_time} was started by somebody else",
                 next_step="run the write again; one writer at a time may write to this table",
             )
+        if self._concurrency.early_period_ms is not None:
+            self._look_ahead(profile or {}, self._concurrency.early_period_ms)
+
+    def _look_ahead(self, profile: Mapping[str, Sequence[WriteStat]], period_ms: int) -> None:
+        """Give up now if an older write is at the same file groups, and later if one comes to it.
+
+        A task that finds the heartbeat gone stops, so that ending it is how to give up.
+        """
+        slot_name = self._concurrency.slot_name
+        planned = {
+            Slot(partition, slot_name(stat.file_id))
+            for partition, stats in profile.items()
+            for stat in stats
+            if stat.file_id
+        }
+        found = self._lookout.look(planned)
+        if found is not None:
+            raise found
+        self._lookout.keep_looking(period_ms, self.heartbeat.end)
 
     def commit(
         self,
@@ -307,6 +334,9 @@ class Transaction:
         moves_keys = self.operation not in _REWRITING
         changes = changes_of(stats, replaced, moves_keys=moves_keys)
         stats = [stat for stat in stats if not stat.is_index]
+        self._lookout.end()
+        if self._lookout.found is not None:
+            raise self._lookout.found
         with self._concurrency.section():
             if self._concurrency.is_shared:
                 schema = self._reviewed(stats, replaced or {}, schema, resolve_schema)
@@ -337,6 +367,7 @@ class Transaction:
 
     def abort(self) -> None:
         """Roll the write back, unless it has landed or might have."""
+        self._lookout.end()
         if self.outcome is not Outcome.NOT_LANDED:
             return
         if not self._is_mine():
@@ -384,6 +415,10 @@ class Transaction:
                 self.instant_time,
                 cause,
             )
+        found = self._lookout.found
+        if found is not None and error is not found:
+            # The tasks failed because they were told to.
+            raise found from error
 
     def _reviewed(
         self,

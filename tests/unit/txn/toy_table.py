@@ -30,8 +30,10 @@ Rows = Mapping[str, str]
 KINDS = [(v, t) for v in (6, 8, 9) for t in TableType]
 
 
-def new_storage(table_version: int, table_type: TableType) -> MemoryStorage:
-    storage = MemoryStorage()
+def new_storage(
+    table_version: int, table_type: TableType, now_ms: Callable[[], int] | None = None
+) -> MemoryStorage:
+    storage = MemoryStorage(now_ms=now_ms)
     create_table(
         environment(storage),
         TableSpec(
