@@ -20,7 +20,12 @@ from tidelake.engine.progress import Progress
 from tidelake.engine.task_runs import TaskRunner
 from tidelake.engine.write_session import WriteSession
 from tidelake.env import Env
-from tidelake.errors import CorruptFileError, TidelakeError
+from tidelake.errors import (
+    CorruptFileError,
+    InstantLostError,
+    PlanCompletedError,
+    TidelakeError,
+)
 from tidelake.files import BlockFilter, SliceTask, WriteSpec, WriteToken
 from tidelake.files.compact_slice import compact_slice
 from tidelake.formats import plans
@@ -36,7 +41,7 @@ from tidelake.services.compaction import (
     refuse_uncompactable,
 )
 from tidelake.timeline import Timeline
-from tidelake.txn import Transaction, find_plan, schedule, take_over
+from tidelake.txn import Transaction, completed_commit, find_plan, schedule, take_over
 from tidelake.view import AsOf
 from tidelake.write.schema import without_meta_columns
 from tidelake.write.spec import write_spec
@@ -125,7 +130,7 @@ class Compactor:
             if self._chosen.inline or self._chosen.schedule_inline:
                 planned = self.schedule(only_if_due=True)
                 if planned is not None and self._chosen.inline:
-                    self.run(planned)
+                    self._run_planned(planned)
         except (TidelakeError, PySparkException) as cause:
             _log.warning("the write has committed, but the compaction after it failed: %s", cause)
 
@@ -136,13 +141,13 @@ class Compactor:
         """
         commit = self.run_pending()
         planned = self.schedule()
-        return commit if planned is None else self.run(planned)
+        return commit if planned is None else self._run_planned(planned)
 
     def run_pending(self) -> Commit | None:
         """Carry out every plan, oldest first; return the last commit made."""
         commit = None
         for instant in self.pending():
-            commit = self.run(instant.requested_time)
+            commit = self._run_planned(instant.requested_time)
         return commit
 
     def run(self, requested_time: str) -> Commit:
@@ -150,25 +155,45 @@ class Compactor:
 
         Raises `PlanRemovedError` and `PlanCompletedError` when there is no such plan to run, and
         `MissingFileError` and `CorruptFileError` when it cannot be carried out; the plan stays, and
-        the table is as it was.
+        the table is as it was. When somebody else completes it meanwhile, that commit is returned.
         """
         session = self._session()
         # What is wrong with the plan is known before anything is done.
         instant = find_plan(session.state.timeline, requested_time, Action.COMPACTION)
         _readable_plan(session.state, instant)
-        with take_over(
-            self._env,
-            session.config,
-            session.state.timeline,
-            requested_time=requested_time,
-            action=Action.COMPACTION,
-            operation=_OPERATION,
-            keeper=session.keeper,
-            concurrency=session.concurrency,
-            roll_back=self._options.failed_writes is FailedWritesPolicy.EAGER,
-            use_markers=self._options.rollback_using_markers,
-        ) as txn:
-            return self._carried_out(session, txn, instant)
+        try:
+            with take_over(
+                self._env,
+                session.config,
+                session.state.timeline,
+                requested_time=requested_time,
+                action=Action.COMPACTION,
+                operation=_OPERATION,
+                keeper=session.keeper,
+                concurrency=session.concurrency,
+                roll_back=self._options.failed_writes is FailedWritesPolicy.EAGER,
+                use_markers=self._options.rollback_using_markers,
+            ) as txn:
+                return self._carried_out(session, txn, instant)
+        except (InstantLostError, PlanCompletedError):
+            done = self._done_by_others(requested_time)
+            if done is None:
+                raise
+            return done
+
+    def _run_planned(self, requested_time: str) -> Commit:
+        """Carry out a plan that was pending a moment ago."""
+        try:
+            return self.run(requested_time)
+        except PlanCompletedError:
+            done = self._done_by_others(requested_time)
+            if done is None:
+                raise
+            return done
+
+    def _done_by_others(self, requested_time: str) -> Commit | None:
+        state = self._load()
+        return completed_commit(state.timeline, state.contents, requested_time)
 
     def _carried_out(self, session: WriteSession, txn: Transaction, instant: Instant) -> Commit:
         state = _state(session.state, txn.timeline)

@@ -120,10 +120,32 @@ def run_clean(now: TableNow, requested_time: str) -> Cleaned:
     """Carry out a pending plan, ours or Apache Hudi's.
 
     Raises `PlanRemovedError` when there is none, `PlanCompletedError` when it was carried out, and
-    `CorruptFileError` when nobody can read it.
+    `CorruptFileError` when nobody can read it. When somebody else completes it meanwhile, that is
+    what is returned.
     """
     instant = _find(now, requested_time)
-    plan = _readable_plan(now, instant)
+    try:
+        return _carried_out(now, requested_time, _readable_plan(now, instant))
+    except PlanCompletedError:
+        return _done_by_others(TableNow.load(now.env, now.keeper, now.concurrency), requested_time)
+
+
+def _done_by_others(now: TableNow, requested_time: str) -> Cleaned:
+    (done,) = (
+        i
+        for i in now.timeline.completed
+        if (i.requested_time, i.action) == (requested_time, Action.CLEAN)
+    )
+    metadata = now.contents.clean_metadata(done)
+    return Cleaned(
+        requested_time=requested_time,
+        completion_time=done.completion_time or "",
+        earliest_retained=metadata.earliest_commit_to_retain,
+        files_deleted=metadata.total_files_deleted,
+    )
+
+
+def _carried_out(now: TableNow, requested_time: str, plan: CleanerPlan) -> Cleaned:
     storage = now.env.storage
     began_ms = now.env.clock.now_ms()
     with now.concurrency.section():

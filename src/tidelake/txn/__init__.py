@@ -1,7 +1,14 @@
 from tidelake.txn.create import TableSpec, create_table
 from tidelake.txn.keeper import FileChanges, MetadataKeeper, NoMetadataTable, changes_of
 from tidelake.txn.planned import find_plan, schedule, take_over
-from tidelake.txn.protocol import WRITE_ID, Outcome, Transaction, begin, find_commit
+from tidelake.txn.protocol import (
+    WRITE_ID,
+    Outcome,
+    Transaction,
+    begin,
+    completed_commit,
+    find_commit,
+)
 from tidelake.txn.rollback import failed_writes, roll_back_failed
 from tidelake.txn.time import InstantTimes
 
@@ -16,6 +23,7 @@ __all__ = [
     "Transaction",
     "begin",
     "changes_of",
+    "completed_commit",
     "create_table",
     "failed_writes",
     "find_commit",

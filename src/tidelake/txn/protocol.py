@@ -105,6 +105,16 @@ def find_commit(timeline: Timeline, contents: TimelineContents, write_id: str) -
     return None
 
 
+def completed_commit(
+    timeline: Timeline, contents: TimelineContents, requested_time: str
+) -> Commit | None:
+    """Return the commit that was requested at that time, None: it is pending, archived or gone."""
+    for instant in timeline.writes():
+        if instant.requested_time == requested_time:
+            return _commit(instant, contents.commit_metadata(instant))
+    return None
+
+
 def tidied(
     env: Env,
     config: TableConfig,

@@ -13,12 +13,16 @@ from tests.unit.services.busy_table import (
     options,
 )
 from tests.unit.txn.toy_table import environment, new_storage
-from tidelake.config import CleanOptions, CleanPolicy
+from tidelake.config import CleanOptions, CleanPolicy, ConcurrencyMode
 from tidelake.errors import CorruptFileError, PlanCompletedError, PlanRemovedError
 from tidelake.model import Action, State, TableType
 from tidelake.services.clean import clean, run_clean, schedule_clean
 from tidelake.services.clean_plan import plan_clean
+from tidelake.services.table_now import TableNow
 from tidelake.storage import MemoryStorage, Storage
+from tidelake.txn.concurrency import Concurrency
+from tidelake.txn.locks.storage_lock import StorageLock
+from tidelake.txn.locks.table_lock import TableLock
 
 COW, MOR = TableType.COPY_ON_WRITE, TableType.MERGE_ON_READ
 TWO = CleanOptions(commits=2)
@@ -265,6 +269,19 @@ def test_a_plan_can_wait() -> None:
         run_clean(table.now, time)
     with pytest.raises(PlanRemovedError, match="has no clean 17"):
         run_clean(table.now, "17")
+
+
+def test_a_plan_that_somebody_else_carries_out_meanwhile_has_their_result() -> None:
+    table = busy(9, COW)
+    time = schedule_clean(table.now, TWO)
+    assert time is not None
+    env = environment(table.storage)
+    lock = TableLock(StorageLock(env, validity_ms=60_000, skew_ms=0), env.clock)
+    shared = Concurrency(mode=ConcurrencyMode.OPTIMISTIC, lock=lock)
+    before = TableNow.load(env, None, shared)
+    done = run_clean(table.now, time)
+    assert run_clean(before, time) == done
+    assert [i.requested_time for i in table.now.timeline.completed].count(time) == 1
 
 
 def test_a_plan_that_nobody_can_read_is_said_to_be_so() -> None:
