@@ -11,7 +11,7 @@ from tidelake.config import ReadOptions, TableConfig, TimeBasis
 from tidelake.errors import SchemaError, TimeTravelError, reading
 from tidelake.files import SchemaHistory
 from tidelake.formats.schema_history import InternalSchema
-from tidelake.model import Action, Instant
+from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.read.committed_logs import CommittedLogs
 from tidelake.read.statistics import FileStatistics
 from tidelake.read.times import to_instant
@@ -169,9 +169,11 @@ class TableState:
                 next_step=f"choose a time from {earliest} on",
             )
         retained = self.earliest_retained
-        if retained is not None and at < retained:
+        if retained is not None and at < retained and not self._is_saved(at, basis):
+            saved = sorted(i.requested_time for i in self._savepoints())
             raise TimeTravelError(
-                f"files as of {at} were cleaned: the table keeps its past from {retained} on",
+                f"files as of {at} were cleaned: the table keeps its past from {retained} on"
+                + (f", and as of its savepoints {', '.join(saved)}" if saved else ""),
                 next_step=f"choose a time from {retained} on, or raise "
                 "hoodie.clean.commits.retained for the future",
             )
@@ -183,6 +185,44 @@ class TableState:
                 next_step=f"choose a time before {hollow.requested_time}, or wait until that "
                 "write has completed or was rolled back",
             )
+
+    def _savepoints(self) -> Sequence[Instant]:
+        return [i for i in self.timeline.completed if i.action is Action.SAVEPOINT]
+
+    def _is_saved(self, at: str, basis: TimeBasis) -> bool:
+        """Return whether the table as of `at` is that of a savepoint, whose files cleans leave.
+
+        Raises `TimeTravelError` when somebody deleted some of them all the same.
+        """
+        as_of = AsOf(time=at, basis=basis)
+        writes = [i for i in self.timeline.writes() if _is_by(i, as_of)]
+        if not writes:
+            return False
+        current = max(writes, key=lambda i: _time(i, basis))
+        savepoint = next(
+            (i for i in self._savepoints() if i.requested_time == current.requested_time), None
+        )
+        if savepoint is None or any(
+            _time(current, basis) < _time(i, basis) <= at
+            for i in self.history.instants()
+            if i.action in WRITE_ACTIONS
+        ):
+            return False
+        saved = self.contents.savepoint_metadata(savepoint).partition_metadata
+        there = {
+            file.name
+            for found in self.view.latest_slices(sorted(saved), as_of=as_of)
+            for file in (found.base_file, *found.log_files)
+            if file is not None
+        }
+        lost = [n for of in saved.values() for n in of.savepoint_data_file if n not in there]
+        if lost:
+            raise TimeTravelError(
+                f"the table as of {at} is kept by a savepoint, but its file {lost[0]} is gone",
+                next_step=f"choose a time from {self.earliest_retained} on, or bring the file back "
+                "from the storage's versions",
+            )
+        return True
 
     @cached_property
     def earliest_retained(self) -> str | None:
@@ -248,6 +288,10 @@ class TableState:
     @cached_property
     def _schema_versions(self) -> tuple[InternalSchema, ...]:
         return load_schema_history(self.storage, self.config, self.timeline)
+
+
+def _time(instant: Instant, basis: TimeBasis) -> str:
+    return instant.requested_time if basis is TimeBasis.REQUESTED else instant.completion_time or ""
 
 
 def _is_by(instant: Instant, as_of: AsOf) -> bool:
