@@ -256,8 +256,10 @@ class TableView:
     def replacements(self) -> Mapping[FileGroupId, Sequence[Replacement]]:
         """Return for every replaced file group the completed instants that replaced it."""
         found: dict[FileGroupId, list[Replacement]] = {}
-        for instant in self.timeline.writes():
-            if instant.action is not Action.REPLACECOMMIT or instant.completion_time is None:
+        replacing = [i for i in self.timeline.writes() if i.action is Action.REPLACECOMMIT]
+        self._contents.load_commit_metadata(replacing)
+        for instant in replacing:
+            if instant.completion_time is None:
                 continue
             replacement = Replacement(
                 requested_time=instant.requested_time, completion_time=instant.completion_time
