@@ -103,7 +103,7 @@ class Caretaker:
     def restore(self, requested_time: str) -> Restored:
         """Take the table back to a savepoint."""
         with self._session.concurrency.section():
-            return restore(self._env, requested_time)
+            return restore(self._env, requested_time, self._session.keeper)
 
     def plan_restore(self, requested_time: str) -> ServicePlan:
         """Return what a restore would take off the table."""

@@ -19,10 +19,17 @@ from tidelake.errors import UnsupportedTableError, reading
 from tidelake.files.write_task import IndexTarget
 from tidelake.formats import index_definitions
 from tidelake.formats.commit_metadata import WriteStat
+from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.formats.metadata_encoding import encode_files
-from tidelake.formats.metadata_record import ALL_PARTITIONS, FileEntry, partition_identifier
-from tidelake.metadata.build import build
-from tidelake.metadata.file_group import Keys, reading_metadata
+from tidelake.formats.metadata_record import (
+    ALL_PARTITIONS,
+    FileEntry,
+    FileList,
+    partition_identifier,
+    partition_path,
+)
+from tidelake.metadata.build import build, committed_files
+from tidelake.metadata.file_group import Keys, Prefixes, reading_metadata
 from tidelake.metadata.freshness import built, unknown
 from tidelake.metadata.names import (
     COLUMN_STATS,
@@ -43,7 +50,13 @@ from tidelake.metadata.statistics import (
 )
 from tidelake.metadata.upkeep import keep_small
 from tidelake.model import Action, Instant, State
-from tidelake.timeline import Timeline, TimelineContents, load_table_config, update_table_config
+from tidelake.timeline import (
+    Timeline,
+    TimelineContents,
+    load_table_config,
+    load_timeline,
+    update_table_config,
+)
 from tidelake.txn import FileChanges, InstantTimes, NoMetadataTable, changes_of
 
 _log = logging.getLogger(__name__)
@@ -280,21 +293,54 @@ class MetadataTableKeeper:
             return True
         if not own.has(instant_time):
             own.delete_strays(RECORD_INDEX, instant_time, frozenset())
-            known = own.timeline.is_archived(instant_time) or instant_time <= built(own.timeline)
+            known = own.timeline.is_archived(instant_time) or (
+                instant_time <= built(own.timeline) and _lists(own, instant_time)
+            )
             if known:
-                self._drop_index()
+                self._drop_told()
             return not known
         if _is_compacted(own, instant_time):
-            self._drop_index()
+            self._drop_told()
             return False
         own.forget(instant_time)
         return True
 
-    def _drop_index(self) -> None:
-        """Take the record index out of use: it has keys of a write that is being undone."""
+    def reconcile(self, instant_time: str, times: InstantTimes) -> None:
+        """Write down where the list of files differs from what lies on storage and counts."""
+        own = self._own()
+        if own is None or self._config is None:
+            return
+        timeline = load_timeline(self._env.storage, self._config)
+        there = committed_files(self._env.storage, self._config, timeline)
+        with reading_metadata(FILES):
+            listed = listed_files(own)
+        written = {
+            partition: {
+                name: entry.size_bytes
+                for name, entry in files.items()
+                if listed.get(partition, {}).get(name) != entry.size_bytes
+            }
+            for partition, files in there.items()
+        }
+        deleted = {
+            partition: sorted(names.keys() - there.get(partition, {}).keys())
+            for partition, names in listed.items()
+        }
+        changes = FileChanges(
+            written={p: files for p, files in written.items() if files},
+            deleted={p: names for p, names in deleted.items() if names},
+        )
+        if changes:
+            self._write(own, instant_time, changes, times)
+
+    def _drop_told(self) -> None:
+        """Keep the list of files alone: the rest tells of rows of a write that is being undone.
+
+        The index has their keys; and the bounds of partitions may leave out rows that come back,
+        where Apache Hudi made them tight.
+        """
         if self._config is not None:
-            kept = self._config.metadata_partitions - {RECORD_INDEX}
-            self._config = self._keep_only(kept, self._config)
+            self._config = self._keep_only({FILES}, self._config)
 
     def _own(self) -> OwnTable | None:
         # A transaction may go on in another process, and others may build indexes meanwhile.
@@ -377,6 +423,27 @@ def file_records(changes: FileChanges, table_version: int) -> Mapping[str, bytes
         entries |= {name: FileEntry(size, False) for name, size in written.items()}
         found[partition_identifier(partition)] = encode_files(entries, table_version)
     return found
+
+
+def listed_files(own: OwnTable) -> Mapping[str, Mapping[str, int]]:
+    """Return the files that the metadata table lists with their sizes, by partition."""
+    found: dict[str, dict[str, int]] = {}
+    for group in groups(own, FILES):
+        for key, record in group.find(Prefixes([""])).items():
+            if key != ALL_PARTITIONS and isinstance(record, FileList):
+                live = {n: e.size_bytes for n, e in record.entries.items() if not e.is_deleted}
+                found.setdefault(partition_path(key), {}).update(live)
+    return found
+
+
+def _lists(own: OwnTable, instant_time: str) -> bool:
+    """Return whether files are listed that an instant of the table wrote."""
+    for partition, names in listed_files(own).items():
+        for name in names:
+            file = parse_base(partition, name, 0) or parse_log(partition, name, 0)
+            if file is not None and file.instant_time == instant_time:
+                return True
+    return False
 
 
 def _cleaned(instant: Instant, contents: TimelineContents) -> FileChanges:

@@ -1,14 +1,16 @@
 """Taking the table back to a savepoint.
 
-1. Writes that failed are rolled back. The metadata table's names leave the table's properties:
-   readers list storage from here on, and Apache Hudi builds it anew.
+1. Writes that failed are rolled back.
 2. `restore.requested` says which instants go, newest first. From here on nobody else may change the
    table, and whoever restores it goes on with this plan.
 3. `restore.inflight`, then instant by instant: its completed file goes, so that no reader sees it
-   any more, then its data files, then the rest of it on the timeline.
-4. The completed restore appears, with what was undone.
+   any more, then what the metadata table says of it, then its data files, then the rest of it on
+   the timeline.
+4. What the metadata table lists is held to storage: what it cannot forget it learns to be gone.
+5. The completed restore appears, with what was undone.
 
-A crash leaves a pending restore. Restoring to the same savepoint again goes on from there.
+A crash leaves a pending restore. Restoring to the same savepoint again goes on from there. What the
+metadata table lists meanwhile and nobody has any more is of instants that no reader sees.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from tidelake.services.rollback import (
 from tidelake.services.savepoint import find_savepoint
 from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
-from tidelake.txn import NoMetadataTable
+from tidelake.txn import MetadataKeeper
 from tidelake.txn.rollback import Rollback
 
 
@@ -50,14 +52,14 @@ class Restored:
     files_deleted: int
 
 
-def restore(env: Env, savepoint: str) -> Restored:
+def restore(env: Env, savepoint: str, keeper: MetadataKeeper | None = None) -> Restored:
     """Make the table what it was when `savepoint` was current, and forget everything since.
 
     Raises `ConfigError` when there is no such savepoint, `HorizonError` when files of it are gone
     or later instants are archived already, and `RestorePendingError` when another restore has not
-    finished. Before `restore.requested` appears, nothing is changed.
+    finished. Before `restore.requested` appears, nothing is changed. Without `keeper` the metadata
+    table is taken out of use.
     """
-    keeper = NoMetadataTable(env)
     now = TableNow.load_restoring(env, keeper)
     find_savepoint(now, savepoint)
     pending = [i for i in now.timeline.pending if i.action is Action.RESTORE]
@@ -143,6 +145,7 @@ def _run(now: TableNow, requested_time: str, plan: RestorePlan) -> Restored:
             partitions=_partitions(now, target),
         )
         undone[target.commit_time] = (done,)
+    now.keeper.reconcile(requested_time, now.times)
     times = tuple(target.commit_time for target in plan.instants_to_rollback)
     metadata = RestoreMetadata(
         start_restore_time=requested_time,

@@ -115,6 +115,12 @@ class MetadataKeeper(Protocol):
         then have to be recorded as deleted by the instant that takes them off.
         """
 
+    def reconcile(self, instant_time: str, times: InstantTimes) -> None:
+        """Write down, for an instant that completes after this, how files differ from the list.
+
+        For who does not know what became of files, because others began the work.
+        """
+
 
 class NoMetadataTable:
     """Keeps none: its names leave the table's properties, and readers list storage instead.
@@ -167,3 +173,6 @@ class NoMetadataTable:
     ) -> bool:
         """Return True: nothing is left of it."""
         return True
+
+    def reconcile(self, instant_time: str, times: InstantTimes) -> None:
+        """Do nothing."""

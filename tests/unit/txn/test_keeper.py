@@ -51,6 +51,10 @@ class Watching:
         assert times.next() > instant_time
         return self._forgets
 
+    def reconcile(self, instant_time: str, times: InstantTimes) -> None:
+        self._note("reconcile", instant_time)
+        assert times.next() > instant_time
+
     def _note(self, what: str, instant_time: str) -> None:
         now = load_timeline(self._toy.storage, self._toy.config)
         states = {i.requested_time: i.state for i in now.instants}
