@@ -67,8 +67,7 @@ class Caretaker:
 
     def archive(self) -> Archived | None:
         """Archive what is due, or return None."""
-        with self._session.concurrency.section():
-            return archive(self._env, self._options)
+        return archive(self._env, self._options, self._session.concurrency)
 
     def roll_back(self, requested_time: str) -> RolledBack:
         """Roll back one write."""

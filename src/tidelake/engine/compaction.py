@@ -60,7 +60,7 @@ class CompactionWork:
 
     def run(self, task: SliceTask, token: WriteToken) -> WriteStat:
         """Fold the logs of the slice into a base file."""
-        return compact_slice(task, token, self.spec, self.blocks)
+        return compact_slice(task, token.of_owner(self.spec.owner), self.spec, self.blocks)
 
 
 class Compactor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import zlib
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from tidelake.config import CdcMode
@@ -163,6 +164,15 @@ class WriteToken:
     def format(self) -> str:
         """Return the token as it stands in file names."""
         return f"{self.task}-{self.stage}-{self.attempt}"
+
+    def of_owner(self, owner: str | None) -> WriteToken:
+        """Return the token of an attempt at a plan that others may take over.
+
+        Two processes count their stages alike, and a file of one must not be the other's.
+        """
+        if owner is None:
+            return self
+        return replace(self, stage=zlib.crc32(owner.encode()) & 0x7FFFFFFF)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

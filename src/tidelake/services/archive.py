@@ -22,6 +22,7 @@ from tidelake.model import Instant, State
 from tidelake.services.archive_plan import plan_archive
 from tidelake.services.table_now import TableNow
 from tidelake.timeline.archive import LogArchive, LsmArchive
+from tidelake.txn.concurrency import Concurrency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,18 +32,25 @@ class Archived:
     instants: tuple[Instant, ...]
 
 
-def archive(env: Env, options: ServiceOptions) -> Archived | None:
-    """Archive what is due, or return None when nothing is."""
-    now = TableNow.load(env)
-    plan = plan_archive(now, options)
-    if not plan.instants:
-        return None
-    storage, config = env.storage, now.config
-    kind = LogArchive if config.layout_version == LAYOUT_1 else LsmArchive
-    history = kind(storage, config, options.archive)
-    history.add(now.timeline, plan.instants)
-    _remove(now, plan.instants)
-    history.tidy()
+def archive(
+    env: Env, options: ServiceOptions, concurrency: Concurrency | None = None
+) -> Archived | None:
+    """Archive what is due, or return None when nothing is; all of it under the table's lock."""
+    shared = concurrency or Concurrency()
+    with shared.section():
+        now = TableNow.load(env, concurrency=shared)
+        plan = plan_archive(now, options)
+        if not plan.instants:
+            return None
+        storage, config = env.storage, now.config
+        kind = LogArchive if config.layout_version == LAYOUT_1 else LsmArchive
+        history = kind(storage, config, options.archive)
+        shared.ensure()
+        history.add(now.timeline, plan.instants)
+        shared.ensure()
+        _remove(now, plan.instants)
+        shared.ensure()
+        history.tidy()
     return Archived(instants=plan.instants)
 
 

@@ -38,7 +38,7 @@ def after_write(
     if may_clean(before, options):
         _attempt("clean", lambda: _clean(env, options, keeper, expires_ms, shared))
     if may_archive(before, options):
-        _attempt("archival", lambda: _archive(env, options, shared))
+        _attempt("archival", lambda: archive(env, options, shared))
 
 
 def may_clean(before: Timeline, options: ServiceOptions) -> bool:
@@ -55,11 +55,6 @@ def may_clean(before: Timeline, options: ServiceOptions) -> bool:
 def may_archive(before: Timeline, options: ServiceOptions) -> bool:
     """Return whether instants may have to be archived after one more write than `before`."""
     return options.archive.automatic and len(before.writes()) >= options.archive.max_commits
-
-
-def _archive(env: Env, options: ServiceOptions, concurrency: Concurrency) -> None:
-    with concurrency.section():
-        archive(env, options)
 
 
 def _clean(

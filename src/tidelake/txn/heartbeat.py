@@ -38,12 +38,32 @@ class Heartbeat:
         self._expires_ms = expires_ms
         self._owner = owner
         self._last_ms: int | None = None
+        self._is_lost = False
         self._stop: Callable[[], None] | None = None
 
     def beat(self) -> None:
-        """Give a sign of life."""
+        """Give the first sign of life."""
         now_ms = self._env.clock.now_ms()
         self._env.storage.put(self._path, self._owner.encode())
+        self._last_ms = now_ms
+
+    def _beat_again(self) -> None:
+        """Give a sign of life, unless somebody has taken the write for dead.
+
+        Whoever does so deletes the file, or puts another owner into it. To write it anew would tell
+        tasks that their files count, when nobody will look for them any more.
+        """
+        now_ms = self._env.clock.now_ms()
+        content = self._owner.encode()
+        try:
+            found = self._env.storage.read_tagged(self._path)
+        except MissingFileError:
+            self._is_lost = True
+            return
+        is_ours = found.data == content
+        if not is_ours or self._env.storage.put_if_tagged(self._path, content, found.tag) is None:
+            self._is_lost = True
+            return
         self._last_ms = now_ms
 
     @property
@@ -51,7 +71,8 @@ class Heartbeat:
         """Return whether others may have taken this write for dead by now."""
         if self._last_ms is None:
             return False
-        return self._env.clock.now_ms() - self._last_ms > self._expires_ms
+        silent_ms = self._env.clock.now_ms() - self._last_ms
+        return self._is_lost or silent_ms > self._expires_ms
 
     def keep_beating(self) -> None:
         """Give signs of life from another thread until `end`.
@@ -61,7 +82,7 @@ class Heartbeat:
 
         def beat() -> None:
             try:
-                self.beat()
+                self._beat_again()
             except StorageError as cause:
                 _log.warning("no sign of life could be given: %s", cause.problem)
 

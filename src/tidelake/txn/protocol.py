@@ -398,6 +398,10 @@ class Transaction:
                         rollback.run(instant, keep_plan=not self._is_removable)
                 return
             scheduled = [rollback.schedule(instant) for instant in mine]
+            if not mine:
+                # Somebody rolled it back; tasks may have left files since then.
+                delete_strays(self._storage, self.instant_time, ())
+                delete_markers(self._storage, self.instant_time)
         for found in scheduled:
             rollback.carry_out(found)
 

@@ -51,10 +51,17 @@ class CommitTimes:
     def _history(self) -> Mapping[str, str]:
         return self._load_history()
 
+    @cached_property
+    def _oldest(self) -> str:
+        """Return from when on the history is whole; tables may have lost it, or never had one."""
+        return min(self._history, default="~")
+
     def __call__(self, requested_time: str) -> str | None:
         """Return the completion time, or None for an instant that is not committed.
 
         An instant older than the active timeline is archived, and only what completed is archived.
+        One that the history does not have, although it goes back that far, was rolled back: what
+        lies there under its name was left by a writer that did not notice.
         """
         done = self._active.get(requested_time)
         if done is not None:
@@ -63,7 +70,10 @@ class CommitTimes:
             return None
         if self._first is None or requested_time >= self._first:
             return None
-        return self._history.get(requested_time, requested_time)
+        done = self._history.get(requested_time)
+        if done is None and requested_time < self._oldest:
+            return requested_time
+        return done
 
     def is_committed(self, requested_time: str) -> bool:
         """Return whether the instant took effect, without a look at history."""

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random  # noqa: TID251 - seeded by whoever makes an actor
 from dataclasses import dataclass, field
 
-from tidelake.config import CompactionOptions, ConcurrencyMode, ConflictStrategy
+from tidelake.config import (
+    ArchiveOptions,
+    CleanOptions,
+    CompactionOptions,
+    ConcurrencyMode,
+    ConflictStrategy,
+    ServiceOptions,
+)
 from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
@@ -16,12 +24,16 @@ from tidelake.errors import (
     PlanCompletedError,
     PlanRemovedError,
     PlanRunningError,
+    SchemaConflictError,
     StorageError,
     WriteConflictError,
 )
 from tidelake.formats import plans
 from tidelake.model import Action, Commit, FileSlice, TableType
+from tidelake.services.archive import archive
+from tidelake.services.clean import clean
 from tidelake.services.compaction import plan_compaction, planned_slices
+from tidelake.services.rollback import roll_back_all_failed
 from tidelake.storage import Storage
 from tidelake.testing.simulation.toy_rows import (
     SCHEMA,
@@ -36,12 +48,20 @@ from tidelake.testing.simulation.toy_rows import (
 )
 from tidelake.timeline import Timeline
 from tidelake.txn import NoMetadataTable, Transaction, begin
-from tidelake.txn.concurrency import Concurrency
+from tidelake.txn.concurrency import Concurrency, SchemaResolver
 from tidelake.txn.locks import LockWait, StorageLock, TableLock
 from tidelake.txn.planned import find_plan, schedule, take_over
+from tidelake.write.schema_conflict import SchemasClashError, resolve
 from tidelake.write.sharing import slot_name
 
 LEASE_MS = 60_000
+EXPIRES_MS = 120_000
+#: Services that are due after every few writes.
+_SERVICES = ServiceOptions(
+    clean=CleanOptions(commits=2),
+    archive=ArchiveOptions(min_commits=3, max_commits=4, batch=1, history_batch=2),
+    compaction=CompactionOptions(max_delta_commits=2),
+)
 #: What a writer may be told without anything being wrong with it.
 _GIVEN_UP = (
     InstantLostError,
@@ -66,10 +86,9 @@ class Journal:
     wrong: list[str] = field(default_factory=list)
     """What a reader saw that it should not."""
 
-    def rows(self, timeline: Timeline, archived: tuple[str, ...] = ()) -> dict[str, Row]:
-        """Return what a reader of `timeline` is owed: all completed writes, by completion time."""
-        done = sorted(timeline.completed, key=lambda i: i.completion_time or "")
-        times = [*archived, *(i.requested_time for i in done)]
+    def rows(self, snapshot: Snapshot) -> dict[str, Row]:
+        """Return what a reader is owed: all completed writes, by completion time."""
+        times = [i.requested_time for i in snapshot.completed()]
         return merged(self.written[time] for time in times if time in self.written)
 
 
@@ -93,7 +112,7 @@ class Sharing:
             slot_name=slot_name,
             max_skew_ms=self.max_skew_ms,
             heartbeat_ms=60_000,
-            expires_after_ms=120_000,
+            expires_after_ms=EXPIRES_MS,
             writer=name,
         )
 
@@ -111,6 +130,10 @@ class Upserts:
     chance: random.Random
     times: int = 3
     attempts: int = 8
+    rewrites: float = 0.2
+    """How often a merge-on-read file group gets a new base file, as small ones do."""
+    evolves: float = 0.1
+    """How often a write brings a new column."""
 
     def __call__(self, env: Env) -> None:
         """Write; give up on a write that had to give way too often."""
@@ -164,11 +187,13 @@ class Upserts:
         self.journal.written[txn.instant_time] = {
             key: row for rows in by_group.values() for key, row in rows.items()
         }
+        start = snapshot.schema()
+        writer = self._evolved(start or SCHEMA)
         txn.start()
-        as_base = snapshot.config.table_type is TableType.COPY_ON_WRITE
         stats = []
         for file_id, rows in by_group.items():
             before = slices.get(file_id)
+            as_base = self._as_base(snapshot, before)
             kept: Rows = read_toy_slice(env.storage, before) if as_base and before else {}
             stats.append(
                 write_toy_file(
@@ -181,7 +206,44 @@ class Upserts:
                     as_base=as_base,
                 )
             )
-        return txn.commit(stats, schema=SCHEMA)
+        return txn.commit(
+            stats, schema=writer, resolve_schema=self._resolver(txn.instant_time, start, writer)
+        )
+
+    def _as_base(self, snapshot: Snapshot, before: FileSlice | None) -> bool:
+        if snapshot.config.table_type is TableType.COPY_ON_WRITE:
+            return True
+        if self.sharing.mode is ConcurrencyMode.NON_BLOCKING or before is None:
+            return False
+        # A group that a compaction has spoken for is left alone, as every writer does.
+        is_free = not snapshot.view.pending_compactions(before.group)
+        return self.chance.random() < self.rewrites and is_free
+
+    def _evolved(self, schema: str) -> str:
+        if self.chance.random() >= self.evolves:
+            return schema
+        raw = json.loads(schema)
+        name = f"c{self.chance.randint(0, 3)}"
+        if any(column["name"] == name for column in raw["fields"]):
+            return schema
+        added = {"name": name, "type": ["null", "long"], "default": None}
+        return json.dumps({**raw, "fields": [*raw["fields"], added]})
+
+    def _resolver(self, ours: str, start: str | None, writer: str) -> SchemaResolver:
+        def resolve_now(now: str | None, by: str) -> str:
+            try:
+                return resolve(start, now, writer)
+            except SchemasClashError as clash:
+                raise SchemaConflictError(
+                    ours=ours,
+                    theirs=by,
+                    overlap=clash.columns,
+                    rule=str(clash),
+                    facts={},
+                    next_step="",
+                ) from clash
+
+        return resolve_now
 
     def _row(self, storage: Storage, before: FileSlice | None, key: str) -> Row:
         if self.sharing.mode is ConcurrencyMode.NON_BLOCKING:
@@ -197,19 +259,29 @@ class Reads:
     journal: Journal
     chance: random.Random
     times: int = 5
+    pause_ms: int = 3_000
 
     def __call__(self, env: Env) -> None:
         """Read."""
         for _ in range(self.times):
-            env.clock.sleep_ms(self.chance.randint(1, 3_000))
+            env.clock.sleep_ms(self.chance.randint(1, self.pause_ms))
             try:
                 snapshot = Snapshot.load(env.storage)
                 found = read_toy(env.storage, snapshot)
+                owed = self.journal.rows(snapshot)
+                later = Snapshot.load(env.storage)
             except (StorageError, MissingFileError):
                 continue  # a clean went by, or the storage failed: the reader asks again
-            owed = self.journal.rows(snapshot.timeline)
+            if _cleans(later) != _cleans(snapshot):
+                continue  # what it asked for may have been too old while it asked
             if found != owed:
                 self.journal.wrong.append(f"a reader saw {found} and is owed {owed}")
+
+
+def _cleans(snapshot: Snapshot) -> set[str]:
+    """Return the cleans that were begun."""
+    found = snapshot.timeline.instants
+    return {i.requested_time for i in found if i.action is Action.CLEAN}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,11 +292,12 @@ class Compacts:
     sharing: Sharing
     chance: random.Random
     times: int = 4
+    pause_ms: int = 4_000
 
     def __call__(self, env: Env) -> None:
         """Compact; what fails is left to the next attempt."""
         for _ in range(self.times):
-            env.clock.sleep_ms(self.chance.randint(1, 4_000))
+            env.clock.sleep_ms(self.chance.randint(1, self.pause_ms))
             try:
                 self._plan(env)
                 for instant in self._pending(env):
@@ -293,3 +366,49 @@ class Compacts:
                 for piece in slices
             ]
             txn.commit(stats, schema=SCHEMA)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleans:
+    """Cleans the table and archives its instants, and rolls back what died on the way."""
+
+    name: str
+    sharing: Sharing
+    chance: random.Random
+    times: int = 3
+    pause_ms: int = 6_000
+
+    def __call__(self, env: Env) -> None:
+        """Clean; what fails is left to the next attempt."""
+        for _ in range(self.times):
+            env.clock.sleep_ms(self.chance.randint(1, self.pause_ms))
+            concurrency = self.sharing.concurrency(env, self.name)
+            try:
+                clean(env, _SERVICES.clean, expires_ms=EXPIRES_MS, concurrency=concurrency)
+                archive(env, _SERVICES, concurrency)
+            except (*_GIVEN_UP, PlanCompletedError, PlanRemovedError, PlanRunningError):
+                continue
+
+
+@dataclass(frozen=True, kw_only=True)
+class RollsBack:
+    """Rolls back writes that show no signs of life."""
+
+    name: str
+    sharing: Sharing
+    chance: random.Random
+    times: int = 4
+    pause_ms: int = 2 * EXPIRES_MS
+
+    def __call__(self, env: Env) -> None:
+        """Roll back; what fails is left to the next attempt."""
+        for _ in range(self.times):
+            env.clock.sleep_ms(self.chance.randint(1, self.pause_ms))
+            try:
+                roll_back_all_failed(
+                    env,
+                    expires_ms=EXPIRES_MS,
+                    concurrency=self.sharing.concurrency(env, self.name),
+                )
+            except _GIVEN_UP:
+                continue

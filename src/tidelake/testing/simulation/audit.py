@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections import Counter
 
 from tidelake.config import ConcurrencyMode
+from tidelake.errors import MissingFileError
+from tidelake.model import Action
 from tidelake.storage import Storage
 from tidelake.testing.simulation.actors import Journal
-from tidelake.testing.simulation.toy_rows import Snapshot, read_toy
+from tidelake.testing.simulation.toy_rows import SCHEMA, Snapshot, read_toy
+from tidelake.timeline.table_schema import writes_in_order
+from tidelake.write.schema_conflict import extends
 
 
 def violations(storage: Storage, journal: Journal, mode: ConcurrencyMode) -> list[str]:
     """Return everything that is wrong with the table, in words."""
     snapshot = Snapshot.load(storage)
-    completed = {i.requested_time for i in snapshot.timeline.writes()}
-    found = read_toy(storage, snapshot)
-    owed = journal.rows(snapshot.timeline)
+    completed = {i.requested_time for i in snapshot.completed()}
     wrong = list(journal.wrong)
+    try:
+        found = read_toy(storage, snapshot)
+    except MissingFileError as gone:
+        return [*wrong, f"a file of the table is gone: {gone.path}"]
+    owed = journal.rows(snapshot)
     if found != owed:
         wrong.append(f"the table holds {found}, and all commits together make {owed}")
     wrong += [
@@ -30,8 +37,41 @@ def violations(storage: Storage, journal: Journal, mode: ConcurrencyMode) -> lis
         if time in completed
     ]
     wrong += _bad_times(snapshot)
+    wrong += _broken_plans(storage, snapshot)
+    wrong += _bad_schemas(snapshot)
     if mode is ConcurrencyMode.OPTIMISTIC:
         wrong += _lost_updates(journal, completed, found)
+    return wrong
+
+
+def _broken_plans(storage: Storage, snapshot: Snapshot) -> list[str]:
+    """Return the pending plans of which a file is gone: nobody could carry them out."""
+    wrong = []
+    for instant in snapshot.timeline.pending:
+        if instant.planned_as is not Action.COMPACTION:
+            continue
+        for operation in snapshot.contents.compaction_plan(instant).operations or ():
+            names = [*(operation.delta_file_paths or ())]
+            names += [operation.data_file_path] if operation.data_file_path else []
+            wrong += [
+                f"compaction {instant.requested_time} needs {name}, which is gone"
+                for name in names
+                if storage.stat(f"{operation.partition_path}/{name}") is None
+            ]
+    return wrong
+
+
+def _bad_schemas(snapshot: Snapshot) -> list[str]:
+    """Return the commits whose schema does not go on from the one before it."""
+    wrong = []
+    before = SCHEMA
+    for instant in writes_in_order(snapshot.config, snapshot.timeline):
+        metadata = snapshot.contents.commit_metadata(instant)
+        if metadata.operation_type != "UPSERT" or not metadata.schema:
+            continue
+        if not extends(before, metadata.schema):
+            wrong.append(f"{instant.requested_time} took columns off the table: {metadata.schema}")
+        before = metadata.schema
     return wrong
 
 

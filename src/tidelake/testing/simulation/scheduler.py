@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import random  # noqa: TID251 - seeded below
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Semaphore, Thread
+from typing import TypeVar
+
+from typing_extensions import override
 
 from tidelake.env import Env
 from tidelake.model import Word
 from tidelake.storage import MemoryStorage
 from tidelake.testing.faults import Crash, Fault, FaultyStorage
 from tidelake.testing.ids import SeededIds
+
+T = TypeVar("T")
 
 _START_MS = 1_794_700_800_000
 #: The longest that one call to the storage takes.
@@ -38,10 +43,16 @@ class Faults:
     error: float = 0.0
     lost_reply: float = 0.0
     stall: float = 0.0
+    late_listing: float = 0.0
+    """What a listing says is old by the time that it arrives."""
     clock_jump: float = 0.0
     longest_stall_ms: int = 400_000
     longest_jump_ms: int = 10_000
     most_crashes: int = 3
+
+
+#: Picks one of the actors that can run.
+Choose = Callable[[Sequence["Actor"]], "Actor"]
 
 
 class State(Word):
@@ -62,6 +73,9 @@ class Actor:
     state: State = State.READY
     wakes_ms: int = 0
     stalled_until_ms: int = 0
+    late_by_ms: int = 0
+    next_call: tuple[str, str] = ("", "")
+    """Name and path of the call to the storage that it makes when it goes on."""
     is_dead: bool = False
     error: BaseException | None = None
     turn: Semaphore = field(default_factory=lambda: Semaphore(0))
@@ -79,14 +93,31 @@ class _Tick:
 class Simulation:
     """A world of actors on one storage; `run` plays one history of it."""
 
-    def __init__(self, seed: int, faults: Faults | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        faults: Faults | None = None,
+        *,
+        spared: Collection[int] = (),
+        choose: Choose | None = None,
+    ) -> None:
+        """Take the seed of a history.
+
+        Of the faults that it draws, counted from 1, the `spared` do not happen. `choose` says who
+        runs next; without it the seed does.
+        """
         self._random = random.Random(seed)
         self._faults = faults or Faults()
+        self._spared = frozenset(spared)
+        self._choose = choose or self._random.choice
         self._crashes_left = self._faults.most_crashes
+        self.faults_drawn = 0
+        """How many faults the history has drawn so far."""
         self._now_ms = _START_MS
         self._back = Semaphore(0)
         self._actors: list[Actor] = []
         self._running: Actor | None = None
+        self._detail = random.Random(seed)
         self.storage = MemoryStorage(now_ms=lambda: self._now_ms)
         """What lies on storage, for whoever sets up or looks at the world from outside."""
         self.history: list[str] = []
@@ -152,7 +183,7 @@ class Simulation:
                 return None
             free = [a for a in alive if self._is_free(a)]
             if free:
-                return self._random.choice(free)
+                return self._choose(free)
             self._now_ms = min(max(a.wakes_ms, a.stalled_until_ms) for a in alive)
 
     def _is_free(self, actor: Actor) -> bool:
@@ -194,9 +225,16 @@ class Simulation:
             (found.error, lambda _: Fault.ERROR),
             (found.lost_reply, lambda _: Fault.LOST_REPLY),
             (0 if name == "put_if_absent" else found.stall, self._stall),
+            (found.late_listing if name == "list" else 0, self._answer_late),
             (found.clock_jump, self._jump),
         ):
             if draw < likely:
+                # Drawn whether it happens or not, so that the rest of the history is the same.
+                detail = random.Random(self._random.getrandbits(64))
+                self.faults_drawn += 1
+                if self.faults_drawn in self._spared:
+                    return None
+                self._detail = detail
                 return act(actor)
             draw -= likely
         return None
@@ -206,17 +244,28 @@ class Simulation:
             return None
         self._crashes_left -= 1
         actor.is_dead = True
-        return self._random.choice([Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+        return self._detail.choice([Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
 
     def _stall(self, actor: Actor) -> None:
-        pause_ms = self._random.randint(1, self._faults.longest_stall_ms)
+        pause_ms = self._detail.randint(1, self._faults.longest_stall_ms)
         self.note(actor, f"stalls for {pause_ms} ms")
         actor.stalled_until_ms = self._now_ms + pause_ms
         self.wait(actor)
 
+    def _answer_late(self, actor: Actor) -> None:
+        actor.late_by_ms = self._detail.randint(1, self._faults.longest_stall_ms)
+
+    def arrive(self, actor: Actor) -> None:
+        """Let the answer to a listing arrive, late if it was to."""
+        if actor.late_by_ms:
+            self.note(actor, f"has its listing {actor.late_by_ms} ms late")
+            actor.stalled_until_ms = self._now_ms + actor.late_by_ms
+            actor.late_by_ms = 0
+            self.wait(actor)
+
     def _jump(self, actor: Actor) -> None:
         longest_ms = self._faults.longest_jump_ms
-        actor.offset_ms = self._random.randint(-longest_ms, longest_ms)
+        actor.offset_ms = self._detail.randint(-longest_ms, longest_ms)
         self.note(actor, f"has a clock that is off by {actor.offset_ms} ms")
 
     def note(self, actor: Actor, what: str) -> None:
@@ -247,8 +296,16 @@ class _ActorStorage(FaultyStorage):
     def _step(self, _number: int, name: str, path: str) -> Fault | None:
         if not self._simulation.is_on_turn(self._actor):
             return None
+        self._actor.next_call = (name, path)
         self._simulation.wait(self._actor)
         return self._simulation.fault(self._actor, name, path)
+
+    @override
+    def _call(self, name: str, path: str, act: Callable[[], T]) -> T:
+        result = super()._call(name, path, act)
+        if self._simulation.is_on_turn(self._actor):
+            self._simulation.arrive(self._actor)
+        return result
 
 
 class _ActorClock:

@@ -11,19 +11,23 @@ from dataclasses import dataclass
 
 from tidelake.config import TableConfig
 from tidelake.env import Env
+from tidelake.errors import InstantLostError, MissingFileError
+from tidelake.files.write_task import WriteToken
 from tidelake.formats import partition_metadata
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
 from tidelake.formats.file_name import format_base, format_log
 from tidelake.formats.marker_name import MarkerKind, marker_path
-from tidelake.model import FileSlice, TableType
+from tidelake.model import FileSlice, Instant, TableType
 from tidelake.storage import Storage
 from tidelake.timeline import (
+    History,
     Timeline,
     TimelineContents,
     load_table_config,
     load_timeline,
     open_history,
 )
+from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
 from tidelake.txn import TableSpec, Transaction, create_table
 from tidelake.view import StorageListing, TableView
 
@@ -42,6 +46,7 @@ class Snapshot:
     timeline: Timeline
     contents: TimelineContents
     view: TableView
+    history: History
 
     @classmethod
     def load(cls, storage: Storage, timeline: Timeline | None = None) -> Snapshot:
@@ -57,7 +62,22 @@ class Snapshot:
             listing=StorageListing(storage),
             history_times=history.completion_times,
         )
-        return cls(config=config, timeline=timeline, contents=contents, view=view)
+        return cls(config=config, timeline=timeline, contents=contents, view=view, history=history)
+
+    def completed(self) -> list[Instant]:
+        """Return every instant that had completed, archived or not, by completion time."""
+        active = self.timeline.completed
+        latest = max((i.completion_time or "" for i in active), default="")
+        archived = {i.requested_time: i for i in self.history.instants()}
+        known = {i.requested_time: i for i in active}
+        # What was archived after the look at the timeline may have completed after it, too.
+        found = {t: i for t, i in archived.items() if (i.completion_time or "") <= latest} | known
+        return sorted(found.values(), key=lambda i: i.completion_time or "")
+
+    def schema(self) -> str | None:
+        """Return the table's schema."""
+        found = commit_with_schema(writes_in_order(self.config, self.timeline), self.contents)
+        return self.config.create_schema if found is None else found[1]
 
     def slices(self) -> dict[str, FileSlice]:
         """Return the latest slice of every file group by its file id."""
@@ -124,7 +144,7 @@ def write_toy_file(
     storage.put_if_absent(
         f"{PARTITION}/{partition_metadata.FILE_NAME}", partition_metadata.encode(folder, "")
     )
-    token = "0-0-0"
+    token = WriteToken(task=0, stage=0, attempt=0).of_owner(txn.owner).format()
     if as_base:
         name = format_base(
             file_id=file_id, write_token=token, instant_time=now, extension="parquet"
@@ -137,6 +157,9 @@ def write_toy_file(
     data = json.dumps({key: list(row) for key, row in rows.items()}).encode()
     storage.put(marker_path(txn.marker_folder, path, kind), b"")
     storage.put(path, data)
+    if not _is_alive(storage, txn):
+        storage.delete(path)
+        raise InstantLostError(f"{now} was ended while {path} was being written", next_step="")
     return WriteStat(
         file_id=file_id,
         path=path,
@@ -146,6 +169,15 @@ def write_toy_file(
         total_write_bytes=len(data),
         file_size_in_bytes=len(data),
     )
+
+
+def _is_alive(storage: Storage, txn: Transaction) -> bool:
+    """Look at the heartbeat, as tasks do once they have written a file."""
+    try:
+        found = storage.read(txn.heartbeat_path)
+    except MissingFileError:
+        return False
+    return txn.owner is None or found == txn.owner.encode()
 
 
 def _decoded(data: bytes) -> dict[str, Row]:
