@@ -29,6 +29,7 @@ def _table(
     default: str | None = None,
     aliases: tuple[str, ...] = (),
     choices: tuple[str, ...] = (),
+    ours: bool = False,
 ) -> Key:
     return Key(
         name=name,
@@ -38,6 +39,7 @@ def _table(
         default=default,
         aliases=aliases,
         choices=choices,
+        ours=ours,
     )
 
 
@@ -216,6 +218,13 @@ MERGE_STRATEGY_ID = _table(
 )
 PARTIAL_UPDATE_MODE = _table(
     "hoodie.table.partial.update.mode", Kind.TEXT, "How partial records are completed on merge."
+)
+PARTIAL_UPDATE_ORDERING = _table(
+    "hoodie.table.partial.update.ordering",
+    Kind.TEXT,
+    "Columns that go by an ordering column of their own, as `ts1:a,b;ts2:c`; all others go by the "
+    "time of the commit.",
+    ours=True,
 )
 BOOTSTRAP_BASE_PATH = _table(
     "hoodie.bootstrap.base.path", Kind.TEXT, "Data set that a bootstrapped table refers to."

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing_extensions import Self
 
 from tidelake.config import keys
+from tidelake.config.column_groups import ColumnGroup, parse_groups
 from tidelake.config.key import Key
 from tidelake.config.words import CdcMode, KeyGeneratorType, PartitionFieldType
 from tidelake.errors import ConfigError, UnsupportedTableError
@@ -88,6 +89,7 @@ class TableConfig:
     record_merge_mode: MergeMode | None
     merge_strategy_id: str | None
     partial_update_mode: str | None
+    column_groups: tuple[ColumnGroup, ...]
     merge_properties: Mapping[str, str]
     timeline_timezone_utc: bool
     timebased: Mapping[str, str]
@@ -142,6 +144,7 @@ class TableConfig:
             record_merge_mode=keys.RECORD_MERGE_MODE.word(properties, MergeMode),
             merge_strategy_id=keys.MERGE_STRATEGY_ID.text(properties),
             partial_update_mode=keys.PARTIAL_UPDATE_MODE.text(properties),
+            column_groups=_column_groups(properties),
             merge_properties=_below(properties, keys.MERGE_PROPERTY_PREFIX),
             timeline_timezone_utc=(keys.TIMELINE_TIMEZONE.text(properties) or "").upper() == "UTC",
             timebased={
@@ -306,6 +309,12 @@ def _partition_types(
                 next_step="correct the type in .hoodie/hoodie.properties",
             )
     return tuple(found)
+
+
+def _column_groups(properties: Mapping[str, str]) -> tuple[ColumnGroup, ...]:
+    key = keys.PARTIAL_UPDATE_ORDERING
+    text = key.text(properties)
+    return () if text is None else parse_groups(key.name, text)
 
 
 def _below(settings: Mapping[str, str], prefix: str) -> dict[str, str]:

@@ -255,6 +255,13 @@ PARTIAL_UPDATE_MODE = _write(
     "For a table of version 9 to create: `IGNORE_DEFAULTS` when a null in a row of an upsert means "
     "that the column keeps its value, `FILL_UNAVAILABLE` when a text does.",
 )
+PARTIAL_UPDATE_ORDERING = _write(
+    "hoodie.table.partial.update.ordering",
+    Kind.TEXT,
+    "For a table of version 8 or 9 to create: columns that go by an ordering column of their own, "
+    "as `ts1:a,b;ts2:c`. Such a table has no other ordering columns.",
+    ours=True,
+)
 CONSISTENT_TIMESTAMPS = _write(
     "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled",
     Kind.BOOLEAN,

@@ -23,7 +23,7 @@ from tidelake.engine.spark_types import spark_schema
 from tidelake.engine.write_session import Choice, WriteSession
 from tidelake.model import MergeMode, TableType
 from tidelake.records import META_COLUMNS, Fill, arrow_schema
-from tidelake.write.partial import takes_partial_rows
+from tidelake.write.partial import logs_changed_columns
 
 
 def set_up(
@@ -59,7 +59,7 @@ def set_up(
         fixed=frozenset((*config.record_key_fields, *config.partition_fields)) - times,
         ordering=merge.ordering_fields if merge.mode is MergeMode.EVENT_TIME else (),
         required=frozenset(choice.schema.required),
-        is_partial=may_leave_out and takes_partial_rows(config, merge),
+        is_partial=may_leave_out and logs_changed_columns(config, merge),
     )
     theirs = user_columns(source)
     plan = plan_merge(request, theirs, shape)

@@ -33,7 +33,7 @@ from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.model import Commit, FileGroupId, FileSlice
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.state import TableSchema, TableState
-from tidelake.records import META_COLUMNS, Fill, MergeSpec
+from tidelake.records import META_COLUMNS, Fill, MergeSpec, column_names
 from tidelake.records.schema import RECORD_KEY
 from tidelake.services.inline import after_write
 from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
@@ -52,7 +52,7 @@ from tidelake.write.operation import (
     refuse_unwritable,
     replaced_ids,
 )
-from tidelake.write.partial import brought_columns, refuse_partial
+from tidelake.write.partial import brought_columns, refuse_partial, refuse_torn_groups
 from tidelake.write.plan import NewGroups, Workload, WritePlan, plan_new_files, plan_write
 from tidelake.write.ring import Rings, confirm_ring, load_rings, put_ring, renewed, ring_files
 from tidelake.write.schema import WriteSchema, evolve, without_meta_columns
@@ -168,9 +168,12 @@ class WriteSession:
             )
             own = [f for f in own if f.name in names]
             sets = (ColumnSet(names=names),)
+        fitted = self._fitted(operation, T.StructType(own))
+        if not is_delete:
+            refuse_torn_groups(self.merge, {f.name for f in own}, set(column_names(fitted.avro)))
         return Choice(
             operation=operation,
-            schema=self._fitted(operation, T.StructType(own)),
+            schema=fitted,
             columns=() if is_delete else tuple(f.name for f in own),
             keys=self._keys(),
             index=index,

@@ -57,7 +57,7 @@ from tidelake.records.schema import PARTITION_PATH, RECORD_KEY, top_level
 from tidelake.write.groups import live_groups
 from tidelake.write.index import Index
 from tidelake.write.operation import REPLACING, planned_stats
-from tidelake.write.partial import takes_partial_rows
+from tidelake.write.partial import logs_changed_columns
 from tidelake.write.partitions import named_partitions
 from tidelake.write.plan import Workload, WritePlan
 from tidelake.write.ring import Rings
@@ -165,7 +165,7 @@ class Writer:
         is_asked_for = write_keys.MERGE_PARTIAL_UPDATES.given(session.options.settings) is not None
         if not (is_asked_for and session.options.logs_changed_columns):
             return None
-        if not takes_partial_rows(session.config, session.merge):
+        if not logs_changed_columns(session.config, session.merge):
             return None
         ordering = session.merge.ordering_fields
         if session.merge.mode is not MergeMode.EVENT_TIME:

@@ -18,6 +18,7 @@ from tidelake.files.incoming import (
     distinct,
     each_incoming,
     joined,
+    lean,
     read_spec,
 )
 from tidelake.files.layout import Layout, as_series
@@ -65,10 +66,10 @@ def append_log(
         if spec.combine:
             new = all_incoming(batches, layout, spec.column_sets)
             if new is not None:
-                log.add(known.completed(distinct(new, layout)))
+                log.add(lean(known.completed(distinct(new, layout))))
         else:
             for new in each_incoming(batches, layout, spec.column_sets):
-                log.add(known.completed(new))
+                log.add(lean(known.completed(new)))
         return log.finish()
     finally:
         log.close()

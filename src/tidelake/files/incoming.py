@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,17 +23,12 @@ from tidelake.records.merge import (
     resolve,
 )
 from tidelake.records.schema import (
-    FILE_NAME,
     META_COLUMNS,
-    PARTITION_PATH,
+    PLACE_COLUMNS,
     RECORD_KEY,
-    SEQUENCE_NUMBER,
     column_names,
     conform,
 )
-
-#: Meta columns that say where a row is; one that the table has says it already.
-_PLACE = (SEQUENCE_NUMBER, PARTITION_PATH, FILE_NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +115,7 @@ def _absent(table: pa.Table, layout: Layout, sets: Sequence[ColumnSet]) -> dict[
         chosen = number == at
         if not chosen.any():
             continue
-        kept = {*each.names, *META_COLUMNS} - set(_PLACE if each.is_known else ())
+        kept = {*each.names, *META_COLUMNS} - set(PLACE_COLUMNS if each.is_known else ())
         for name in layout.rows.names:
             if name not in kept:
                 found[name] = found[name] | chosen if name in found else chosen
@@ -182,6 +177,17 @@ def combined(new: Incoming, layout: Layout) -> Winners:
         ),
         layout.merge,
     )
+
+
+def lean(new: Incoming) -> Incoming:
+    """Return the rows, partial ones without the meta columns that say where a row is.
+
+    The table's row has them, and of a row that is new the log's own place tells.
+    """
+    if not new.absent:
+        return new
+    is_partial: Flags = np.logical_or.reduce(list(new.absent.values()))
+    return replace(new, absent={**new.absent, **dict.fromkeys(PLACE_COLUMNS, is_partial)})
 
 
 def distinct(new: Incoming, layout: Layout) -> Incoming:

@@ -17,6 +17,7 @@ from tidelake.records.schema import (
     COMMIT_TIME,
     IS_DELETED,
     OPERATION,
+    PLACE_COLUMNS,
     RECORD_KEY,
     arrow_schema,
     avro_fields,
@@ -52,7 +53,9 @@ class Layout:
                 f"the table's schema cannot be read: {cause}",
                 next_step="check the schema in the newest commit of the timeline",
             ) from cause
-        merge = spec.merge
+        merge = replace(
+            spec.merge, groups=tuple(g for g in spec.merge.groups if g.ordering in table)
+        )
         fields = tuple(f for f in merge.ordering_fields if f.partition(".")[0] in table)
         if not fields:
             # Without the column every ordering value is the default, so the later record wins.
@@ -65,6 +68,11 @@ class Layout:
         carried = dict.fromkeys(spec.columns)
         if spec.keep_instants is not None:
             carried[COMMIT_TIME] = None
+        if spec.populate_meta_fields and not carried.keys().isdisjoint(PLACE_COLUMNS):
+            carried |= dict.fromkeys((COMMIT_TIME, RECORD_KEY))
+        for group in merge.groups:
+            if not carried.keys().isdisjoint(group.columns):
+                carried[group.ordering] = None
         return cls(
             output=output,
             rows=arrow_schema(spec.schema, list(carried)),

@@ -23,7 +23,14 @@ from tidelake.files.log_records import (
 from tidelake.files.task import ReadSpec, SliceTask
 from tidelake.records._polars import polars as pl
 from tidelake.records.merge import Flags, Ordering, Rows, Winners, meet, resolve
-from tidelake.records.schema import COMMIT_TIME, RECORD_KEY, constant_column
+from tidelake.records.schema import (
+    COMMIT_TIME,
+    FILE_NAME,
+    PARTITION_PATH,
+    PLACE_COLUMNS,
+    RECORD_KEY,
+    constant_column,
+)
 from tidelake.storage import Storage, open_storage
 
 Mask = npt.NDArray[np.uint64]
@@ -322,6 +329,22 @@ def placed(table: pa.Table, task: SliceTask) -> pa.Table:
             field = table.schema.field(at)
             known = constant_column(value, field.type, 1)[0]
             table = table.set_column(at, field, pc.fill_null(table.column(at), known))
+    return _with_places(table, task)
+
+
+def _with_places(table: pa.Table, task: SliceTask) -> pa.Table:
+    """Return rows of which a partial record was the first with the meta columns it left out."""
+    missing = [n for n in PLACE_COLUMNS if n in table.column_names and table.column(n).null_count]
+    if not missing or not {COMMIT_TIME, RECORD_KEY}.issubset(table.column_names):
+        return table
+    time, key = table.column(COMMIT_TIME), table.column(RECORD_KEY)
+    has_meta = pc.is_valid(time)
+    for name in missing:
+        known = {PARTITION_PATH: task.partition, FILE_NAME: task.file_id}.get(name)
+        made = pc.binary_join_element_wise(time, key, "_") if known is None else known
+        filled = pc.coalesce(table.column(name), pc.if_else(has_meta, made, None))
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, table.schema.field(at), filled)
     return table
 
 

@@ -68,6 +68,8 @@ class Winners:
     sources: dict[str, Rows] | None
     spec: MergeSpec
     defaults: Mapping[str, object]
+    after_delete: Flags
+    """Records before which a delete took away what was there, the base row included."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -99,6 +101,7 @@ class Winners:
             ordering=tuple(values.filter(mask) for values in self.ordering),
             row=self.row[chosen],
             sources=None if sources is None else {c: s[chosen] for c, s in sources.items()},
+            after_delete=self.after_delete[chosen],
         )
 
     def merged(self) -> pa.Table:
@@ -135,7 +138,7 @@ def resolve(log: LogRecords, spec: MergeSpec) -> Winners:
     lengths = groups["at"].list.len().to_numpy().astype(np.int64)
     order = groups["at"].explode().to_numpy().astype(np.int64)
     sources = None
-    if spec.fill is not Fill.NONE or log.absent:
+    if spec.fill is not Fill.NONE or spec.groups or log.absent:
         sources = _Sources(log.rows, log.absent, spec, log.defaults)
     current = _play(log, spec, order, lengths, sources)
     return Winners(
@@ -148,6 +151,7 @@ def resolve(log: LogRecords, spec: MergeSpec) -> Winners:
         sources=None if sources is None else sources.of_keys,
         spec=spec,
         defaults=log.defaults,
+        after_delete=np.zeros(len(lengths), np.bool_) if sources is None else sources.after_delete,
     )
 
 
@@ -184,8 +188,11 @@ def _fill_with_base(winners: Winners, chosen: Rows, wins: Flags, base_rows: pa.T
     from_base = winners.rows.num_rows + np.arange(len(chosen), dtype=np.int64)
     replaced = wins.copy()
     taken: dict[str, Rows] = {}
-    for name, sources in winners.sources.items():
-        merged = pool.merged(name, from_base, sources[chosen], wins, ~is_delete)
+    old = dict.fromkeys(winners.sources, from_base)
+    new = {name: sources[chosen] for name, sources in winners.sources.items()}
+    of_group = pool.group_wins(old, new, winners.after_delete[chosen] | is_delete)
+    for name, sources in new.items():
+        merged = pool.merged(name, from_base, sources, of_group.get(name, wins), ~is_delete)
         replaced |= merged != from_base
         taken[name] = merged
     survives = replaced & ~(wins & is_delete)
@@ -305,22 +312,58 @@ class _Sources:
         self._spec = spec
         self._defaults = defaults
         self._unchanged: dict[str, Flags | None] = {}
+        self._group_ranks: dict[str, Rows] = {}
         self.of_keys: dict[str, Rows] = {}
+        self.after_delete: Flags = np.zeros(0, np.bool_)
 
     def start(self, row: Rows) -> None:
         """Take each key's first record."""
         self.of_keys = {name: self._present(name, row) for name in self._rows.column_names}
+        self.after_delete = np.zeros(len(row), np.bool_)
 
     def merge(self, keys: Rows, row: Rows, wins: Flags, both: Flags, after_delete: Flags) -> None:
         """Merge the records at `row` into `keys`; `both` marks where neither side is a delete.
 
         A record that takes the place of a delete takes nothing from the rows before it.
         """
-        for name, sources in self.of_keys.items():
-            new = self._present(name, row)
+        old = {name: sources[keys] for name, sources in self.of_keys.items()}
+        new = {name: self._present(name, row) for name in self.of_keys}
+        of_group = self.group_wins(old, new, ~both)
+        self.after_delete[keys] |= after_delete
+        for name, brought in new.items():
             if name not in META_COLUMNS:
-                new[after_delete & (new < 0)] = _GONE
-            sources[keys] = self.merged(name, sources[keys], new, wins, both)
+                brought[after_delete & (brought < 0)] = _GONE
+            merged = self.merged(name, old[name], brought, of_group.get(name, wins), both)
+            self.of_keys[name][keys] = merged
+
+    def group_wins(
+        self, old: Mapping[str, Rows], new: Mapping[str, Rows], whole: Flags
+    ) -> dict[str, Flags]:
+        """Return, for each column of a group, where `new` wins; all of it does in `whole`.
+
+        A record without the group leaves it alone, and one without an ordering value in it is older
+        than any with one.
+        """
+        found: dict[str, Flags] = {}
+        for group in self._spec.groups:
+            if group.ordering not in new:
+                continue
+            rank = self._ranks_of(group.ordering)
+            ours, theirs = new[group.ordering], old[group.ordering]
+            wins = whole | ((ours >= 0) & (theirs < 0))
+            compared = np.flatnonzero(~wins & (ours >= 0))
+            wins[compared] = rank[ours[compared]] >= rank[theirs[compared]]
+            found.update(dict.fromkeys(group.columns, wins))
+        return found
+
+    def _ranks_of(self, name: str) -> Rows:
+        if name not in self._group_ranks:
+            values = pl.from_arrow(self._rows.column(name))
+            assert isinstance(values, pl.Series)
+            missing = values.is_null().to_numpy()
+            ranks = _ranks((values,), self._spec)
+            self._group_ranks[name] = np.where(missing, np.int64(-1), ranks)
+        return self._group_ranks[name]
 
     def merged(self, name: str, old: Rows, new: Rows, wins: Flags, both: Flags) -> Rows:
         """Return where the values of column `name` come from after merging `new` into `old`."""

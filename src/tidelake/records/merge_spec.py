@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tidelake.config import ReadOptions, TableConfig
+from tidelake.config import ReadOptions, TableConfig, keys
+from tidelake.config.column_groups import ColumnGroup
 from tidelake.config.merging import COMMIT_TIME_STRATEGY, EVENT_TIME_STRATEGY, PAYLOAD_STRATEGY
 from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.model import MergeMode, Word
@@ -35,7 +36,8 @@ class MergeSpec:
     `mode` is never CUSTOM, and EVENT_TIME only with ordering fields. `deletes_by_arrival` lets a
     delete win whatever its ordering value; `ties_to_earlier` keeps the existing record on equal
     ordering values; `incoming_meta` gives a filled row the meta columns of the record that came
-    last. `binlog_ordering` reads a text ordering value as MySQL's `file.position`.
+    last. `binlog_ordering` reads a text ordering value as MySQL's `file.position`. The columns of
+    `groups` each go by an ordering column of their own, and all others by `mode`.
     """
 
     mode: MergeMode = MergeMode.COMMIT_TIME
@@ -49,6 +51,7 @@ class MergeSpec:
     ties_to_earlier: bool = False
     incoming_meta: bool = False
     binlog_ordering: bool = False
+    groups: tuple[ColumnGroup, ...] = ()
     use_positions: bool = True
 
     @classmethod
@@ -146,10 +149,24 @@ def _by_properties(config: TableConfig) -> MergeSpec:
             f"hoodie.table.partial.update.mode={partial} is not a mode tidelake knows",
             next_step=f"known modes: {Fill.IGNORE_DEFAULTS}, {Fill.FILL_UNAVAILABLE}",
         )
+    fill = Fill.NONE if partial is None else Fill(partial)
+    if config.column_groups:
+        return _by_groups(config, mode, fill)
+    return MergeSpec(mode=mode, ordering_fields=config.ordering_fields, fill=fill)
+
+
+def _by_groups(config: TableConfig, mode: MergeMode, fill: Fill) -> MergeSpec:
+    if mode is not MergeMode.COMMIT_TIME or fill is not Fill.NONE:
+        raise UnsupportedTableError(
+            f"{keys.PARTIAL_UPDATE_ORDERING.name} gives columns their own ordering, and the table "
+            f"has {mode} with partial update mode {fill} for whole records",
+            next_step=f"set {keys.RECORD_MERGE_MODE.name}={MergeMode.COMMIT_TIME} and leave "
+            f"{keys.PARTIAL_UPDATE_MODE.name} out, or remove the groups",
+        )
+    # A record may be the newest for one group and late for another, so the last one to come says
+    # when the row changed; and a delete, which has no group, goes by arrival.
     return MergeSpec(
-        mode=mode,
-        ordering_fields=config.ordering_fields,
-        fill=Fill.NONE if partial is None else Fill(partial),
+        mode=mode, groups=config.column_groups, incoming_meta=True, deletes_by_arrival=True
     )
 
 

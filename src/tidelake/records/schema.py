@@ -23,6 +23,8 @@ OPERATION = "_hoodie_operation"
 IS_DELETED = "_hoodie_is_deleted"
 #: The columns that Hudi puts in front of the user's.
 META_COLUMNS = (COMMIT_TIME, SEQUENCE_NUMBER, RECORD_KEY, PARTITION_PATH, FILE_NAME)
+#: Those that say where a row is; one that the table has says it already.
+PLACE_COLUMNS = (SEQUENCE_NUMBER, PARTITION_PATH, FILE_NAME)
 
 _UTC_MICROS = pa.timestamp("us", tz="UTC")
 _PRIMITIVES = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelake.config import CdcMode, TableConfig, WriteOptions, write_keys
+from tidelake.config.column_groups import ColumnGroup, parse_groups
 from tidelake.config.key import Key
 from tidelake.config.table_config import key_generator_of
 from tidelake.errors import ConfigError
@@ -50,6 +51,11 @@ def refuse_contradictions(config: TableConfig, options: WriteOptions) -> None:
         (write_keys.KEY_GENERATOR_CLASS, _generator(options), config.key_generator),
         (write_keys.KEY_GENERATOR_TYPE, _generator(options), config.key_generator),
         (write_keys.MERGE_MODE, lambda key: key.word(given, MergeMode), _mode(config)),
+        (
+            write_keys.PARTIAL_UPDATE_ORDERING,
+            lambda key: parse_groups(key.name, key.text(given) or ""),
+            config.column_groups,
+        ),
     ]
     for key, read, stored in said:
         if key.given(given) is not None and read(key) != stored:
@@ -101,6 +107,8 @@ def _payload_mode(payload: str) -> MergeMode | None:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, tuple) and all(isinstance(item, ColumnGroup) for item in value):
+        return ";".join(f"{g.ordering}:{','.join(g.columns[1:])}" for g in value) or "none"
     if isinstance(value, tuple):
         return ",".join(map(str, value)) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value)

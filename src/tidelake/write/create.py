@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from tidelake.config import (
@@ -17,6 +18,7 @@ from tidelake.config import (
     keys,
     write_keys,
 )
+from tidelake.config.column_groups import parse_groups
 from tidelake.config.key import Key
 from tidelake.config.table_config import key_generator_of
 from tidelake.errors import ConfigError, SchemaError
@@ -33,6 +35,7 @@ V = TypeVar("V")
 
 _OUTPUT_FORMAT = "output.dateformat"
 _NEWEST_VERSION = 9
+_FIRST_WITH_PARTIAL_BLOCKS = 8
 #: Options that are kept in the table's properties as they stand.
 _KEPT_PREFIXES = (
     keys.MERGE_PROPERTY_PREFIX,
@@ -88,7 +91,7 @@ def table_spec(
     meta = write_keys.POPULATE_META_FIELDS
     stated = write_keys.TABLE_VERSION
     version = _one(stated, stated.number(given), table_version) or _NEWEST_VERSION
-    return TableSpec(
+    spec = TableSpec(
         name=write_keys.TABLE_NAME.text(given) or name,
         database=write_keys.DATABASE_NAME.text(given),
         schema=avro,
@@ -113,6 +116,7 @@ def table_spec(
             **_partial_update_mode(options, version),
         },
     )
+    return _with_groups(spec, options, columns)
 
 
 def _generator(options: WriteOptions) -> KeyGeneratorType | None:
@@ -197,6 +201,39 @@ def _partial_update_mode(options: WriteOptions, version: int) -> dict[str, str]:
             next_step=f"leave it out, or create a table of version {_NEWEST_VERSION}",
         )
     return {key.name: mode}
+
+
+def _with_groups(spec: TableSpec, options: WriteOptions, columns: Collection[str]) -> TableSpec:
+    key = write_keys.PARTIAL_UPDATE_ORDERING
+    text = key.text(options.settings)
+    if text is None:
+        return spec
+    named = [name for group in parse_groups(key.name, text) for name in group.columns]
+    unknown = [name for name in named if name not in columns or "." in name]
+    if unknown:
+        raise SchemaError(
+            f"{key.name} names {', '.join(unknown)}, which is no column of the table",
+            next_step=f"its columns are {', '.join(c for c in columns if '.' not in c)}",
+        )
+    fixed = {f.partition(":")[0] for f in (*spec.record_key_fields, *spec.partition_fields)}
+    contradiction = None
+    if not fixed.isdisjoint(named):
+        contradiction = f"a key or partition column ({', '.join(fixed.intersection(named))})"
+    elif spec.ordering_fields or spec.merge_mode not in (None, MergeMode.COMMIT_TIME):
+        contradiction = "an ordering of whole records"
+    elif spec.payload_class is not None or keys.PARTIAL_UPDATE_MODE.name in spec.properties:
+        contradiction = "a payload class or partial update mode"
+    elif spec.table_version < _FIRST_WITH_PARTIAL_BLOCKS:
+        contradiction = f"table version {spec.table_version}"
+    elif not spec.populate_meta_fields:
+        contradiction = "rows without meta columns"
+    if contradiction is not None:
+        raise ConfigError(
+            f"{key.name} gives columns an ordering of their own, which does not go with "
+            f"{contradiction}",
+            next_step="leave one of the two out",
+        )
+    return replace(spec, properties={**spec.properties, key.name: text})
 
 
 def _properties(options: WriteOptions, partition_fields: Sequence[str]) -> dict[str, str]:

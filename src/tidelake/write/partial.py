@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tidelake.config import TableConfig
 from tidelake.errors import ConfigError, SchemaError, UnsupportedTableError
@@ -29,6 +29,14 @@ def takes_partial_rows(config: TableConfig, merge: MergeSpec) -> bool:
         and config.record_merge_mode in (MergeMode.EVENT_TIME, MergeMode.COMMIT_TIME)
         and merge.fill is Fill.NONE
     )
+
+
+def logs_changed_columns(config: TableConfig, merge: MergeSpec) -> bool:
+    """Return whether a change of rows that were read may leave out the columns it does not set.
+
+    Columns with an ordering of their own come together, set or not.
+    """
+    return takes_partial_rows(config, merge) and not merge.groups
 
 
 def refuse_partial(config: TableConfig, merge: MergeSpec, index: Index) -> None:
@@ -64,3 +72,19 @@ def brought_columns(
             next_step="add it to the rows",
         )
     return tuple(names)
+
+
+def refuse_torn_groups(merge: MergeSpec, brought: Collection[str], known: Collection[str]) -> None:
+    """Raise `SchemaError` when rows bring some columns of a group and not the others.
+
+    One ordering value stands for the whole group, so a column that did not come with it would seem
+    as new as the others. `known` are the columns that the table has or gets.
+    """
+    for group in merge.groups:
+        missing = [n for n in group.columns if n in known and n not in brought]
+        if missing and any(name in brought for name in group.columns):
+            raise SchemaError(
+                f"the rows have no column {', '.join(missing)}, which goes by {group.ordering} "
+                f"together with {', '.join(n for n in group.columns if n in brought)}",
+                next_step="bring all columns of the group, or none",
+            )
