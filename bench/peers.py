@@ -44,6 +44,16 @@ _APACHE_BEST = {
     "hoodie.parquet.compression.codec": "snappy",
     "hoodie.compact.inline": "false",
 }
+_MODES = {
+    "occ": {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"},
+    "nbcc": {"hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL"},
+}
+_LOCKS = "org.apache.hudi.client.transaction.lock"
+_APACHE_SHARED = {
+    "hoodie.write.lock.provider": f"{_LOCKS}.FileSystemBasedLockProvider",
+    "hoodie.clean.failed.writes.policy": "LAZY",
+    "hoodie.clean.automatic": "false",
+}
 
 
 class Engine(Protocol):
@@ -208,10 +218,10 @@ class PlainParquet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """One session, and the engines in it."""
+    """One session, and the engines in it that are neither tidelake nor Apache Hudi."""
 
     spark: SparkSession
-    engines: Sequence[Engine]
+    others: Sequence[Engine]
     left_out: Sequence[str]
 
 
@@ -239,18 +249,45 @@ def start(warehouse: Path, *, cores: int, memory: str) -> Bench:
     conf["spark.sql.extensions"] = ",".join(extensions)
     conf["spark.jars"] = ",".join(map(str, jars))
     spark = apache_hudi.session(cores=cores, memory=memory, conf=conf)
-    engines: list[Engine] = [
+    others: list[Engine] = []
+    if delta:
+        others.append(Delta(spark=spark))
+    if iceberg:
+        others.append(Iceberg(spark=spark, warehouse=warehouse))
+    return Bench(spark=spark, others=others, left_out=left_out)
+
+
+def lone_writers(bench: Bench) -> Sequence[Engine]:
+    """Return the engines as one writer uses them."""
+    spark = bench.spark
+    return [
         PlainParquet(spark=spark),
         Tidelake(spark=spark, name="tidelake", options=_BUCKET),
         Tidelake(spark=spark, name="tidelake (no bucket)"),
         ApacheHudi(spark=spark, name="hudi best", options=_APACHE_BEST),
         ApacheHudi(spark=spark, name="hudi default"),
+        *bench.others,
     ]
-    if delta:
-        engines.append(Delta(spark=spark))
-    if iceberg:
-        engines.append(Iceberg(spark=spark, warehouse=warehouse))
-    return Bench(spark=spark, engines=engines, left_out=left_out)
+
+
+def many_writers(bench: Bench) -> Sequence[Engine]:
+    """Return the engines as writers that share a table use them, none retrying by itself."""
+    spark = bench.spark
+    return [
+        *(
+            Tidelake(spark=spark, name=f"tidelake {short}", options={**_BUCKET, **mode})
+            for short, mode in _MODES.items()
+        ),
+        *(
+            ApacheHudi(
+                spark=spark,
+                name=f"hudi {short}",
+                options={**_APACHE_BEST, **_APACHE_SHARED, **mode},
+            )
+            for short, mode in _MODES.items()
+        ),
+        *bench.others,
+    ]
 
 
 def _merge(spark: SparkSession, table: str, rows: DataFrame) -> None:

@@ -136,3 +136,8 @@ def round_rows(spark: SparkSession, rows: int, number: int) -> DataFrame:
     start = rows + (number - 1) * inserts
     fresh = spark.range(start, start + inserts).selectExpr("id as n", "false as gone")
     return _columns(changes.unionByName(fresh), number, "gone")
+
+
+def updated_rows(numbers: DataFrame, number: int) -> DataFrame:
+    """Return new values, of round `number`, for the rows that the column `n` numbers."""
+    return _columns(numbers, number, "false")

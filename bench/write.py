@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from bench.cpu import tree_cpu_s
 from bench.measure import AnswersDifferError, Goal, Verdict, show_verdicts
-from bench.peers import COW, DELTA_VERSION, ICEBERG_VERSION, MOR, Bench, Engine, start
+from bench.peers import COW, DELTA_VERSION, ICEBERG_VERSION, MOR, Bench, Engine, lone_writers, start
 from bench.tables import base_rows, round_rows
 from tests.interop import apache_hudi
 
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str]) -> None:
         folder = Path(made)
         bench = start(folder, cores=_CORES, memory="4g")
         wanted = [name.strip() for name in args.engines.split(",") if name.strip()]
-        engines = [e for e in bench.engines if not wanted or e.name in wanted]
+        engines = [e for e in lone_writers(bench) if not wanted or e.name in wanted]
         for name in bench.left_out:
             sys.stdout.write(f"{name} is left out: its jars could not be downloaded\n")
         measured: dict[str, object] = {}

@@ -362,6 +362,10 @@ class Transaction:
         if self._concurrency.is_shared:
             # A sign of life that was on its way may have arrived after the end.
             self.heartbeat.end()
+        if self._concurrency.lock is not None:
+            _log.debug(
+                "%s held the lock for %d ms", self.instant_time, self._concurrency.lock.held_ms
+            )
         instant = Instant(
             requested_time=self.instant_time,
             action=self.action.completed_as,
