@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -22,6 +25,14 @@ if TYPE_CHECKING:
 TABLE = "mor_avro_v8_trips_8i3u1d"
 ZIP = Path(__file__).parent.parent / "tests" / "golden" / "tables" / f"{TABLE}.zip"
 RIDES = "ride string, city string, ts bigint, fare double"
+WRITERS = ("web", "app", "backfill")
+UPSERTS = 3
+PAGES = 200
+SHARED = {
+    "hoodie.index.type": "BUCKET",
+    "hoodie.bucket.index.num.buckets": "2",
+    "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
+}
 COLUMNS = ["rider", "driver", "city", "fare"]
 
 
@@ -39,6 +50,7 @@ def main() -> None:
         print(f"Spark was ready after {perf_counter() - started:.1f} s.")
         read(spark, root)
         write(spark, Path(scratch) / "rides")
+        share(spark, Path(scratch) / "pages")
         spark.stop()
 
 
@@ -133,6 +145,90 @@ def write(spark: SparkSession, root: Path) -> None:
     print(f"    tidelake {ours} rows, hudi-rs {sum(map(len, theirs.read()))} rows")
 
 
+def share(spark: SparkSession, root: Path) -> None:
+    """Let three processes write one table while a fourth, this one, compacts it."""
+    say(
+        "Three processes, each with a Spark of its own, upsert the same pages at the same time, "
+        "while this one compacts. Nobody waits for data to be written, and nobody aborts:",
+        '{"hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL"}',
+    )
+    table = Table.create(
+        spark,
+        str(root),
+        "page string, ts bigint, seen_by string",
+        key="page",
+        ordering="ts",
+        table_type="MERGE_ON_READ",
+        options=SHARED,
+    )
+    writers = {name: start_writer(root, name) for name in WRITERS}
+    for writer in writers.values():
+        hear(writer)
+    for writer in writers.values():
+        tell(writer)
+    told = [(name, json.loads(hear(writer))) for name, writer in writers.items()]
+    commit = table.compact(options={**SHARED, "hoodie.compact.inline.max.delta.commits": "1"})
+    if commit is not None:
+        times = {"began": commit.requested_time, "ended": commit.completion_time}
+        told.append(("demo", {**times, "what": f"compaction into {commit.files_written} files"}))
+    for name, writer in writers.items():
+        told += [(name, json.loads(line)) for line in writer.communicate()[0].splitlines()]
+    print(f"\n    {'who':<8}  {'began':<14}{'completed':<14}what")
+    for name, event in sorted(told, key=lambda each: each[1]["began"]):
+        began, ended = clock(event["began"]), clock(event["ended"])
+        print(f"    {name:<8}  {began:<14}{ended:<14}{event['what']}")
+    newest = table.read().groupBy("ts").count().collect()
+    print(f"\n    {len(told)} commits; every page has its newest ts: {newest}")
+
+
+def start_writer(root: Path, name: str) -> subprocess.Popen[str]:
+    """Start a process that will write the table."""
+    return subprocess.Popen(
+        [sys.executable, __file__, str(root), name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def write_shared(root: str, name: str) -> None:
+    """Be one of the writers: upsert the same pages as everybody else, each time with a later `ts`.
+
+    Says `ready`, waits for a line, and then tells of every commit in a line of JSON.
+    """
+    spark = local_session(f"tidelake demo {name}", master="local[1]")
+    spark.range(1).count()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(1, UPSERTS + 1):
+        rows = spark.range(PAGES).selectExpr(
+            "concat('page-', id) AS page", f"{number}L AS ts", f"'{name}' AS seen_by"
+        )
+        commit = Table.open(spark, root, options=SHARED).upsert(rows)
+        told = {"began": commit.requested_time, "ended": commit.completion_time}
+        print(json.dumps({**told, "what": f"upsert of {PAGES} pages, ts {number}"}), flush=True)
+    spark.stop()
+
+
+def hear(writer: subprocess.Popen[str]) -> str:
+    """Return the next line of a writer."""
+    assert writer.stdout is not None
+    return writer.stdout.readline()
+
+
+def tell(writer: subprocess.Popen[str]) -> None:
+    """Let a writer go on."""
+    assert writer.stdin is not None
+    writer.stdin.write("go\n")
+    writer.stdin.flush()
+
+
+def clock(instant_time: str) -> str:
+    """Return the time of day of an instant, to the millisecond."""
+    return f"{instant_time[8:10]}:{instant_time[10:12]}:{instant_time[12:14]}.{instant_time[14:]}"
+
+
 def clean(table: Table, root: Path) -> None:
     """Delete what only the table's past needs."""
     say(
@@ -207,4 +303,7 @@ def show(frame: DataFrame) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:]:
+        write_shared(*sys.argv[1:])
+    else:
+        main()
