@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -172,13 +173,14 @@ def share(spark: SparkSession, root: Path) -> None:
         times = {"began": commit.requested_time, "ended": commit.completion_time}
         told.append(("demo", {**times, "what": f"compaction into {commit.files_written} files"}))
     for name, writer in writers.items():
-        told += [(name, json.loads(line)) for line in writer.communicate()[0].splitlines()]
+        told += [(name, json.loads(line)) for line in iter(partial(hear, writer), "")]
+        writer.wait()
     print(f"\n    {'who':<8}  {'began':<14}{'completed':<14}what")
     for name, event in sorted(told, key=lambda each: each[1]["began"]):
         began, ended = clock(event["began"]), clock(event["ended"])
         print(f"    {name:<8}  {began:<14}{ended:<14}{event['what']}")
-    newest = table.read().groupBy("ts").count().collect()
-    print(f"\n    {len(told)} commits; every page has its newest ts: {newest}")
+    newest = table.read().where(f"ts = {UPSERTS}").count()
+    print(f"\n    {len(told)} commits, and {newest} of {PAGES} pages have the newest ts")
 
 
 def start_writer(root: Path, name: str) -> subprocess.Popen[str]:

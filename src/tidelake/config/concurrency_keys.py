@@ -75,6 +75,14 @@ RETRIES = _key(
     "How often a write that had to give way is made again, from the table as it is then.",
     default="0",
 )
+KEY_CHECK = _key(
+    "hoodie.write.occ.key.conflict.check",
+    Kind.BOOLEAN,
+    "Whether two writes conflict that add the same new keys at the same time, each to a file group "
+    "of its own; without it such keys are in the table twice, as in Hudi. Takes meta fields.",
+    default="false",
+    ours=True,
+)
 EARLY_DETECTION = _key(
     "hoodie.write.concurrency.early.conflict.detection.enable",
     Kind.BOOLEAN,

@@ -99,6 +99,7 @@ class ConcurrencyOptions:
     heartbeat_misses: int = 2
     max_skew_ms: int = 200
     max_future_ms: int = 600_000
+    checks_new_keys: bool = False
     early_period_ms: int | None = None
     checks_schema: bool = True
     merges_schema: bool = False
@@ -136,6 +137,7 @@ class ConcurrencyOptions:
             heartbeat_misses=keys.HEARTBEAT_MISSES.count(given, least=1) or 1,
             max_skew_ms=keys.MAX_SKEW_MS.count(given) or 0,
             max_future_ms=keys.MAX_FUTURE_MS.count(given) or 0,
+            checks_new_keys=keys.KEY_CHECK.flag(given),
             early_period_ms=_early(given),
             checks_schema=keys.SCHEMA_CHECK.flag(given),
             merges_schema=_one_of(keys.SCHEMA_STRATEGY, given) == "merge",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 
 from pyspark.sql import types as T  # noqa: N812 - the customary name
@@ -20,13 +20,20 @@ from tidelake.config import (
     TableConfig,
     WriteOperation,
     WriteOptions,
+    concurrency_keys,
 )
 from tidelake.engine.avro_types import avro_schema
 from tidelake.engine.staging import delete_leftovers
 from tidelake.env import Env
-from tidelake.errors import SchemaConflictError, SchemaError, UnsupportedTableError
+from tidelake.errors import (
+    ConfigError,
+    SchemaConflictError,
+    SchemaError,
+    UnsupportedTableError,
+)
 from tidelake.files import read_footers, read_slice
 from tidelake.files.write_task import ColumnSet, WriteKind, WriteSpec
+from tidelake.files.written_keys import shared_keys
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.hashing_metadata import FOLDER as RINGS
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
@@ -37,7 +44,7 @@ from tidelake.records import META_COLUMNS, Fill, MergeSpec, column_names
 from tidelake.records.schema import RECORD_KEY
 from tidelake.services.inline import after_write
 from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
-from tidelake.txn.concurrency import Concurrency, SchemaResolver
+from tidelake.txn.concurrency import Concurrency, SchemaResolver, SharedKeys
 from tidelake.txn.locks import choose_kind, open_lock
 from tidelake.txn.locks.provider import process_name
 from tidelake.view import StorageListing, TableView, clustered_groups
@@ -298,8 +305,22 @@ class WriteSession:
             heartbeat_ms=options.heartbeat_ms,
             expires_after_ms=options.expires_after_ms,
             writer=process_name(),
+            shared_keys=self._shared_keys,
+            checks_new_keys=options.checks_new_keys,
             early_period_ms=options.early_period_ms,
         )
+
+    @property
+    def _shared_keys(self) -> SharedKeys:
+        if self.config.populate_meta_fields:
+            return partial(shared_keys, self.state.storage)
+        if self.options.concurrency.checks_new_keys:
+            raise ConfigError(
+                f"{concurrency_keys.KEY_CHECK.name} compares the keys in files, and this table "
+                "has no meta fields, which hold them",
+                next_step="leave it out",
+            )
+        return lambda _ours, _theirs: ()
 
     def begin(
         self, operation: WriteOperation, write_id: str | None, *, looked_up: bool = True

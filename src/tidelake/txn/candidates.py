@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidelake.errors import MissingFileError
-from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
+from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata, WriteStat
 from tidelake.formats.file_name import parse_base
 from tidelake.model import WRITE_ACTIONS, Action, Instant, State, Word
 from tidelake.timeline import History, Timeline, TimelineContents
@@ -174,6 +174,8 @@ def of_stats(
     slots: set[Slot] = set()
     bases: set[Slot] = set()
     partitions: set[str] = set(replaced)
+    files: dict[Slot, str] = {}
+    new: set[Slot] = set()
     for stat in stats:
         partition = stat.partition_path or ""
         partitions.add(partition)
@@ -181,8 +183,12 @@ def of_stats(
             continue
         slot = Slot(partition, slot_name(stat.file_id))
         slots.add(slot)
+        if stat.path:
+            files[slot] = stat.path
         if stat.path and parse_base(*_split(stat.path), 0) is not None:
             bases.add(slot)
+            if stat.prev_commit in (None, NO_PREVIOUS_COMMIT):
+                new.add(slot)
     retired = {Slot(p, slot_name(file_id)) for p, ids in replaced.items() for file_id in ids}
     is_whole = operation.upper() in _WHOLE_PARTITIONS
     return Footprint(
@@ -192,6 +198,8 @@ def of_stats(
         slots=frozenset(slots | retired),
         base_slots=frozenset(bases | retired),
         partitions=frozenset(partitions) if is_whole else frozenset(),
+        files=files,
+        new_slots=frozenset(new),
     )
 
 

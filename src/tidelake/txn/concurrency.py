@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tidelake.config import ConcurrencyMode, ConflictStrategy, TableConfig
 from tidelake.env import Env
-from tidelake.errors import InstantLostError, MissingFileError, WriteConflictError
+from tidelake.errors import InstantLostError, MissingFileError, StorageError, WriteConflictError
 from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.model import Action, Instant
 from tidelake.timeline import History, Timeline, TimelineContents
@@ -33,6 +33,11 @@ WRITER = "tidelake.writer"
 SchemaResolver = Callable[["str | None", str], str]
 
 
+#: Takes files of two writes, each with the instant that wrote it; returns some keys that both
+#: brought.
+SharedKeys = Callable[[Mapping[str, str], Mapping[str, str]], Sequence[str]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concurrency:
     """The rules by which one writer shares a table, and the lock by which it does.
@@ -51,6 +56,9 @@ class Concurrency:
     heartbeat_ms: int = 60_000
     expires_after_ms: int = 120_000
     writer: str = ""
+    shared_keys: SharedKeys = lambda _ours, _theirs: ()
+    checks_new_keys: bool = False
+    """Whether writes conflict that added the same keys to file groups of their own."""
     early_period_ms: int | None = None
     """How often to look, while tasks write, whether the write will have to give way; None: never"""
 
@@ -132,6 +140,33 @@ class Reviewer:
             rule = judge(ours, theirs, table_version=self.table_version)
             if rule.refuses:
                 raise self._conflict(ours, instant, theirs, rule)
+            if self.concurrency.checks_new_keys and self._same_new_keys(ours, theirs):
+                raise self._conflict(ours, instant, theirs, Rule.SAME_NEW_KEYS)
+
+    def _same_new_keys(self, ours: Footprint, theirs: Footprint) -> Sequence[str]:
+        """Return keys that both added; file groups cannot tell, since each made its own."""
+        if theirs.is_pending or theirs.kind is not Kind.INGESTION:
+            return ()
+        both = {s.partition for s in ours.new_slots} & {s.partition for s in theirs.new_slots}
+        mine, others = (
+            {f.files[s]: f.requested_time for s in sorted(f.new_slots) if s.partition in both}
+            for f in (ours, theirs)
+        )
+        return self.concurrency.shared_keys(mine, others) if both else ()
+
+    def _sample_keys(self, ours: Footprint, theirs: Footprint, rule: Rule) -> Sequence[str]:
+        if rule is Rule.SAME_NEW_KEYS:
+            return self._same_new_keys(ours, theirs)
+        if rule is not Rule.OVERLAP:
+            return ()
+        for slot in sorted(overlap(ours, theirs)):
+            if slot in ours.files and slot in theirs.files:
+                # One file group is enough for a person to know what the two were about.
+                return self.concurrency.shared_keys(
+                    {ours.files[slot]: ours.requested_time},
+                    {theirs.files[slot]: theirs.requested_time},
+                )
+        return ()
 
     def _candidates(self, ours: Footprint) -> Iterable[Instant]:
         archived: Iterable[Instant] = ()
@@ -160,7 +195,7 @@ class Reviewer:
     def _conflict(
         self, ours: Footprint, instant: Instant, theirs: Footprint, rule: Rule
     ) -> WriteConflictError:
-        shared = frozenset(map(str, overlap(ours, theirs)))
+        shared = frozenset(map(str, overlap(ours, theirs) or ours.new_slots))
         return WriteConflictError(
             ours=ours.requested_time,
             theirs=theirs.requested_time,
@@ -184,15 +219,27 @@ class Reviewer:
             "their interval": f"{theirs.requested_time} to {done}{writer}",
             "they are": f"{theirs.kind} ({instant.action})",
             "compared by": f"{self.concurrency.strategy} strategy",
+            **self._keys(ours, theirs, rule),
             **self._unlocked(instant),
             "a retry": _retry(rule),
             "would have avoided it": _avoidance(rule),
         }
 
+    def _keys(self, ours: Footprint, theirs: Footprint, rule: Rule) -> dict[str, str]:
+        try:
+            keys = self._sample_keys(ours, theirs, rule)
+        except StorageError as cause:
+            # That there is a conflict matters more than an example of it.
+            return {"keys of both": f"unknown: {cause.problem}"}
+        return {"keys of both": ", ".join(keys) or "none"} if rule in _ABOUT_KEYS else {}
+
     def _unlocked(self, instant: Instant) -> dict[str, str]:
         if instant not in self.late:
             return {}
         return {"no lock": f"{instant.requested_time} appeared after its time had passed"}
+
+
+_ABOUT_KEYS = frozenset({Rule.OVERLAP, Rule.SAME_NEW_KEYS})
 
 
 def lost(instant_time: str, how: str) -> InstantLostError:
@@ -234,6 +281,8 @@ def _retry(rule: Rule) -> str:
 
 
 def _avoidance(rule: Rule) -> str:
+    if rule is Rule.SAME_NEW_KEYS:
+        return "a bucket index, under which a key has one place from the start"
     if rule in (Rule.CLUSTERING_PENDING, Rule.CLUSTERED_AWAY):
         return "hoodie.clustering.updates.strategy=allow, under which clusterings give way"
     if rule in (Rule.TWO_BASES, Rule.SHARED_LOGS):

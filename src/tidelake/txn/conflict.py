@@ -6,7 +6,7 @@ rule that decides about it. Who is compared with whom is told in `txn.candidates
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from typing_extensions import override
@@ -54,6 +54,10 @@ class Footprint:
     """Those of `slots` for which a base file was written, or that were retired."""
     partitions: frozenset[str] = field(default=frozenset())
     """Partitions that are replaced whole, whatever lies in them."""
+    files: Mapping[Slot, str] = field(default_factory=dict, compare=False)
+    """A data file of each of `slots` that the operation wrote, as far as it has."""
+    new_slots: frozenset[Slot] = frozenset()
+    """Those of `base_slots` that begin with this operation."""
 
     @property
     def is_pending(self) -> bool:
@@ -76,6 +80,7 @@ class Rule(Word):
     CLUSTERING_YIELDS = "rows of the file group were written since the clustering was planned"
     CLUSTERING_WAITS = "a pending write has not said yet which file groups it will change"
     OVERLAP = "both changed the same file group"
+    SAME_NEW_KEYS = "both added the same keys, each to a file group of its own"
 
     @property
     def refuses(self) -> bool:
@@ -93,6 +98,7 @@ _REFUSING = frozenset(
         Rule.CLUSTERING_YIELDS,
         Rule.CLUSTERING_WAITS,
         Rule.OVERLAP,
+        Rule.SAME_NEW_KEYS,
     }
 )
 
