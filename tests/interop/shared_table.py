@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -27,6 +28,8 @@ from tidelake.table import open_state
 
 COW, MOR = "COPY_ON_WRITE", "MERGE_ON_READ"
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
+#: Questions that are asked side by side: planning keeps one core busy, and little else does.
+_AT_ONCE = 3
 
 
 @dataclass(slots=True)
@@ -57,6 +60,14 @@ class Kind:
     """Options of Apache Hudi alone."""
     unlike: Sequence[str] = ()
     """Columns that Apache does not return as they were written."""
+
+
+class _Question(NamedTuple):
+    what: str
+    ask: Callable[[], Counter[Row]]
+    owed: Counter[Row]
+    also: Counter[Row] | None = None
+    """Another answer that passes."""
 
 
 class SharedTable:
@@ -148,87 +159,97 @@ class SharedTable:
 
     def check(self, what: str) -> None:
         """Ask both readers for the rows as they are now."""
-        now = self.truth.at(-1)
-        self._equal(f"{what}: apache snapshot", self._apache, now)
-        self._equal(f"{what}: our snapshot", self._snapshot, now)
+        self._judge(self._now(what))
 
     def check_last_turn(self, what: str) -> None:
         """Ask both readers for the rows, those of base files, and what the last turn changed."""
-        self.check(what)
-        now = self.truth.at(-1)
-        self._equal(f"{what}: our snapshot in Spark", lambda: self._rows(self.ours.read()), now)
-        self._read_optimized(what, now)
         last = len(self.truth.states) - 1
-        self._window(what, last - 1, last)
+        self._judge(
+            [
+                *self._now(what),
+                _Question(
+                    f"{what}: our snapshot in Spark",
+                    lambda: self._rows(self.ours.read()),
+                    self.truth.at(-1),
+                ),
+                self._read_optimized(what),
+                *self._window(what, last - 1, last),
+            ]
+        )
 
     def check_history(self, what: str) -> None:
         """Ask both readers for every state so far, and for the changes of every turn."""
         turns = range(len(self.truth.states))
-        for turn in turns:
-            self._as_of(what, turn)
-            self._window(what, turn - 1, turn)
-        self._window(what, 0, turns[-1])
+        windows = [*((turn - 1, turn) for turn in turns), (0, turns[-1])]
+        self._judge(
+            [
+                *(question for turn in turns for question in self._as_of(what, turn)),
+                *(question for window in windows for question in self._window(what, *window)),
+            ]
+        )
 
-    def _as_of(self, what: str, turn: int) -> None:
+    def _now(self, what: str) -> Iterator[_Question]:
+        now = self.truth.at(-1)
+        yield _Question(f"{what}: apache snapshot", self._apache, now)
+        yield _Question(f"{what}: our snapshot", self._snapshot, now)
+
+    def _as_of(self, what: str, turn: int) -> Iterator[_Question]:
         at, owed = self.truth.times[turn], self.truth.at(turn)
         options = {"as.of.instant": at}
-        self._equal(f"{what}: apache as of turn {turn}", lambda: self._apache(options), owed)
-        self._equal(f"{what}: our as of turn {turn}", lambda: self._snapshot(as_of=at), owed)
+        yield _Question(f"{what}: apache as of turn {turn}", lambda: self._apache(options), owed)
+        yield _Question(f"{what}: our as of turn {turn}", lambda: self._snapshot(as_of=at), owed)
 
-    def _window(self, what: str, start: int, end: int) -> None:
+    def _window(self, what: str, start: int, end: int) -> Iterator[_Question]:
         owed = self.truth.window(start, end)
-        begin = self.truth.times[start] if start >= 0 else "000"
+        begin, until = self.truth.times[start] if start >= 0 else "000", self.truth.times[end]
         options = {
             "hoodie.datasource.query.type": "incremental",
             "hoodie.datasource.read.begin.instanttime": apache_hudi.begin(begin),
-            "hoodie.datasource.read.end.instanttime": self.truth.times[end],
+            "hoodie.datasource.read.end.instanttime": until,
         }
         # Apache's own tables too give rows from logs that lost the merge.
         losers = self.truth.losers(start, end) if self.kind.table_type == MOR else Counter()
-        self._equal(
+        yield _Question(
             f"{what}: apache incremental {start}..{end}",
             lambda: self._apache(options),
             owed,
             also=owed + losers,
         )
-        self._equal(
-            f"{what}: our incremental {start}..{end}",
-            lambda: self._changed(begin, self.truth.times[end]),
-            owed,
+        yield _Question(
+            f"{what}: our incremental {start}..{end}", lambda: self._changed(begin, until), owed
         )
 
-    def _read_optimized(self, what: str, now: Counter[Row]) -> None:
+    def _read_optimized(self, what: str) -> _Question:
         options = {"hoodie.datasource.query.type": "read_optimized"}
-        if self.kind.table_type == COW:
-            self._equal(f"{what}: apache read optimized", lambda: self._apache(options), now)
-            return
-        ours = self._snapshot(base_only=True)
-        self._equal(f"{what}: apache read optimized", lambda: self._apache(options), ours)
-        strange = ours.keys() - {self._known(row) for row in self.truth.ever()}
-        if strange:
-            self._differs(f"{what}: base files hold rows of no commit: {sorted(strange)[:2]}")
+        owed = self.truth.at(-1)
+        if self.kind.table_type == MOR:
+            owed = self._snapshot(base_only=True)
+            strange = owed.keys() - {self._known(row) for row in self.truth.ever()}
+            if strange:
+                self._differs(f"{what}: base files hold rows of no commit: {sorted(strange)[:2]}")
+        return _Question(f"{what}: apache read optimized", lambda: self._apache(options), owed)
 
-    def _equal(
-        self,
-        what: str,
-        ask: Callable[[], Counter[Row]],
-        owed: Counter[Row],
-        *,
-        also: Counter[Row] | None = None,
-    ) -> None:
-        TALLY.answers += 1
+    def _judge(self, questions: Iterable[_Question]) -> None:
+        asked = list(questions)
+        TALLY.answers += len(asked)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for story in filter(None, pool.map(self._story, asked)):
+                self._differs(story)
+
+    def _story(self, question: _Question) -> str | None:
+        """Return how the answer to a question differs from what is owed."""
         try:
-            got = ask()
+            got = question.ask()
         except Exception as error:  # noqa: BLE001 - any failure is an answer to report
-            self._differs(f"{what}: {type(error).__name__}: {' '.join(str(error).split())[:240]}")
-            return
-        want = self._all_known(owed)
-        if got not in (want, self._all_known(owed if also is None else also)):
-            missing, extra = want - got, got - want
-            self._differs(
-                f"{what}: {got.total()} rows for {want.total()}; "
-                f"missing {sorted(missing, key=str)[:2]}, extra {sorted(extra, key=str)[:2]}"
-            )
+            return f"{question.what}: {type(error).__name__}: {' '.join(str(error).split())[:240]}"
+        want = self._all_known(question.owed)
+        if got in (want, self._all_known(question.also or question.owed)):
+            return None
+        missing, extra = want - got, got - want
+        return (
+            f"{question.what}: {got.total()} rows for {want.total()}; "
+            f"missing {sorted(missing, key=str)[:2]}, extra {sorted(extra, key=str)[:2]}"
+        )
 
     def _differs(self, story: str) -> None:
         self.differences.append(story)
