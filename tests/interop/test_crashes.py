@@ -47,6 +47,10 @@ GO_ON = {
 }
 
 
+#: The past, and signs of life: Apache rolls back without a look at them, so it leaves an empty file
+#: that nobody asks for when its instant is gone.
+MAY_NAME_IT = ("history", "archived", ".heartbeat")
+
 #: Every stop of an upsert, and those with most to undo for the rest.
 _WRITTEN = ("all files written", "half the files written")
 SAMPLE = [
@@ -106,7 +110,7 @@ def test_apache_goes_on_past_a_dead_write_of_ours(
     assert not table.differences, "\n".join(table.differences)
     if not stop.startswith("completed"):
         left = [str(p.relative_to(root)) for p in root.rglob(f"*{instant}*")]
-        assert [p for p in left if "history" not in p and "archived" not in p] == []
+        assert [p for p in left if not any(place in p for place in MAY_NAME_IT)] == []
 
 
 def _marked(root: Path, instant: str) -> list[Path]:
