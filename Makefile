@@ -12,7 +12,7 @@ export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format golden fuzz long sim interop sample bench clean
+.PHONY: help setup demo test check format golden fuzz long sim scenarios interop sample bench clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ long: $(READY) ## every kind of table and thousands of random writes, against hu
 
 sim: $(READY) ## twenty thousand seeded histories of writers, compactors and readers, with every fault
 	TIDELAKE_SEEDS=0-5000 $(PY) -m pytest tests/sim -m "long or not long" -s --timeout 7200
+
+scenarios: $(READY) ## a line for each history that many writers can make, and whether it ends as it should
+	@$(PY) -m tests.scenarios
 
 interop: $(LANE_READY) $(READY) ## the pyspark 3.5 lane: tables shared with Apache Hudi, and the golden set
 	$(LANE_PY) -m pytest tests/interop -m interop

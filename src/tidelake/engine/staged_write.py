@@ -175,6 +175,9 @@ class _Staged:
     def _files_of(self, partition: str, live: Sequence[LiveGroup]) -> pa.Array:
         state = self._session.state
         keys = pl.DataFrame({"key": pl.Series(self._rows(partition).column(RECORD_KEY))})
+        if not live:
+            # The first write of all has no schema yet by which it could look.
+            return pa.nulls(len(keys), pa.string())
         spec = read_spec(state, self._session.table_schema(), (RECORD_KEY,))
         known = []
         for task in slice_tasks(state, [g.slice for g in live]):

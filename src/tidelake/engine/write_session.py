@@ -43,6 +43,7 @@ from tidelake.read.state import TableSchema, TableState
 from tidelake.records import META_COLUMNS, Fill, MergeSpec, column_names
 from tidelake.records.schema import RECORD_KEY
 from tidelake.services.inline import after_write
+from tidelake.timeline.table_schema import FIRST_BY_COMPLETION
 from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
 from tidelake.txn.concurrency import Concurrency, SchemaResolver, SharedKeys
 from tidelake.txn.locks import choose_kind, open_lock
@@ -63,7 +64,7 @@ from tidelake.write.partial import brought_columns, refuse_partial, refuse_torn_
 from tidelake.write.plan import NewGroups, Workload, WritePlan, plan_new_files, plan_write
 from tidelake.write.ring import Rings, confirm_ring, load_rings, put_ring, renewed, ring_files
 from tidelake.write.schema import WriteSchema, evolve, without_meta_columns
-from tidelake.write.schema_conflict import SchemasClashError, resolve
+from tidelake.write.schema_conflict import SchemasClashError, refuse_hidden, resolve
 from tidelake.write.sharing import refuse_blocking, refuse_unshareable, slot_name
 from tidelake.write.sizing import record_size
 from tidelake.write.spec import merge_spec, write_spec
@@ -511,13 +512,13 @@ class WriteSession:
         def resolve_now(now: str | None, by: str) -> str:
             if txn.operation in _WITHOUT_SCHEMA:
                 return writer if now is None else now
+            current = None if now is None else without_meta_columns(now)
             try:
-                return resolve(
-                    start,
-                    None if now is None else without_meta_columns(now),
-                    writer,
-                    merges=self.options.concurrency.merges_schema,
+                made = resolve(
+                    start, current, writer, merges=self.options.concurrency.merges_schema
                 )
+                if current is not None and self._is_hidden_behind(txn, by):
+                    refuse_hidden(current, made)
             except SchemasClashError as clash:
                 raise SchemaConflictError(
                     ours=txn.instant_time,
@@ -533,8 +534,13 @@ class WriteSession:
                     next_step="run the write again: it starts from the schema as it is now; "
                     "hoodie.write.num.retries.on.conflict.failures does so by itself",
                 ) from clash
+            return made
 
         return resolve_now
+
+    def _is_hidden_behind(self, txn: Transaction, newest: str) -> bool:
+        """Return whether readers take the table's schema from another commit than this one."""
+        return self.config.table_version < FIRST_BY_COMPLETION and newest > txn.instant_time
 
     def _extra(self) -> dict[str, str]:
         found = dict(self.options.commit_metadata)

@@ -11,13 +11,14 @@ from tidelake.timeline.timeline import Timeline
 
 #: Operations that move rows about; they may carry an older schema than the table has.
 _SERVICES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER", "INDEX"})
-_FIRST_BY_COMPLETION = 8
+#: Table version from which the newest schema is that of the latest completion.
+FIRST_BY_COMPLETION = 8
 
 
 def writes_in_order(config: TableConfig, timeline: Timeline) -> tuple[Instant, ...]:
     """Return completed writes by the time that this table version goes by, newest last."""
     writes = timeline.writes()
-    if config.table_version < _FIRST_BY_COMPLETION:
+    if config.table_version < FIRST_BY_COMPLETION:
         return writes
     return tuple(sorted(writes, key=lambda i: i.completion_time or ""))
 

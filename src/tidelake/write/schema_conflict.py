@@ -57,6 +57,20 @@ def resolve(start: str | None, now: str | None, writer: str, *, merges: bool = F
     return _merged_or_refused(start, now, writer, 8, merges=merges)
 
 
+def refuse_hidden(now: str, made: str) -> None:
+    """Raise when a commit would change a schema that readers take from a later one.
+
+    Up to table version 7 that is the commit that was requested last, whenever it completed.
+    """
+    if not same(now, made):
+        raise SchemasClashError(
+            5,
+            "a write that was requested later has committed, and tables of this version take their "
+            "schema from it",
+            differing(now, made),
+        )
+
+
 def same(one: str, other: str) -> bool:
     """Return whether two schemas have the same columns: names, types, nullability and order."""
     return bool(_shape(parse_avro(one)) == _shape(parse_avro(other)))

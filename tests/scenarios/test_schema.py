@@ -1,0 +1,435 @@
+"""Part F: two writers and one schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import types as T  # noqa: N812 - the customary name
+
+from tests.scenarios.clustering import Clustering
+from tests.scenarios.lake import BUCKETS, COW, MOR, NBCC, OCC, UPSERT, Fields, Lake, row
+from tests.scenarios.rules import guards
+from tidelake.config import WriteOperation
+from tidelake.engine import write_session
+from tidelake.env import Env
+from tidelake.errors import SchemaConflictError
+from tidelake.model import Action, Commit, TableType
+from tidelake.testing import ManualClock
+from tidelake.timeline import table_schema
+from tidelake.txn.planned import find_plan, take_over
+from tidelake.txn.retry import retry_on_conflict
+from tidelake.write import schema_conflict
+from tidelake.write.schema_conflict import SchemasClashError
+
+B: Fields = {"b": T.StringType()}
+C: Fields = {"c": T.LongType()}
+MERGES = {"hoodie.write.concurrency.schema.conflict.resolution.strategy": "merge"}
+World = tuple[TableType, int, Mapping[str, str]]
+#: Every kind of table on which writers share a schema.
+WORLDS: list[World] = [
+    *((kind, version, OCC) for kind in (COW, MOR) for version in (6, 8, 9)),
+    *((MOR, version, {**NBCC, **BUCKETS}) for version in (8, 9)),
+]
+
+
+def world_name(world: World) -> str:
+    kind, version, options = world
+    mode = "nbcc" if "NON" in options["hoodie.write.concurrency.mode"] else "occ"
+    return f"{kind}-v{version}-{mode}"
+
+
+@pytest.fixture(params=WORLDS, ids=world_name)
+def world(request: pytest.FixtureRequest) -> World:
+    found: World = request.param
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Two:
+    """A write that is under way while another one commits."""
+
+    lake: Lake
+    start: bool = True
+    ours: Fields | None = None
+    theirs: Fields | None = None
+    options: Mapping[str, str] | None = None
+
+    def play(self) -> dict[str, dict[str, Any]]:
+        """Let both write, each to a partition of its own, and return the rows."""
+        if self.start:
+            self.lake.write([row("start", 1, p="s")])
+        writing = self.lake.writing(
+            [row("ours", 2, p="o", **_filled(self.ours))], self.options, fields=self.ours
+        ).begun()
+        if self.theirs is not None:
+            self.lake.write([row("theirs", 3, p="t", **_filled(self.theirs))], fields=self.theirs)
+        writing.commit()
+        return self.lake.rows()
+
+
+def _filled(fields: Fields | None) -> dict[str, Any]:
+    return {
+        name: "text" if isinstance(kind, T.StringType) else 7
+        for name, kind in (fields or {}).items()
+    }
+
+
+def new(root: Path, world: World, *, has_schema: bool = True) -> Lake:
+    kind, version, options = world
+    return Lake(root, kind, version, options, has_schema=has_schema)
+
+
+def anything_goes(patch: pytest.MonkeyPatch) -> None:
+    """The last schema wins, as it did before RFC-82."""
+    patch.setattr(write_session, "resolve", lambda _start, _now, writer, **_: writer)
+
+
+def nothing_goes(patch: pytest.MonkeyPatch) -> None:
+    """Every change behind a write's back is a conflict."""
+
+    def refuse(start: str | None, now: str | None, writer: str, **_: Any) -> str:
+        if now != start:
+            raise SchemasClashError(8, "it changed", frozenset())
+        return writer
+
+    patch.setattr(write_session, "resolve", refuse)
+
+
+def keeps_what_was(patch: pytest.MonkeyPatch) -> None:
+    """No change of the schema is ever stored."""
+    patch.setattr(write_session, "resolve", lambda start, now, _, **__: now or start or "{}")
+
+
+def services_count(patch: pytest.MonkeyPatch) -> None:
+    """Compactions say the schema, as writes do."""
+    patch.setattr(table_schema, "_SERVICES", frozenset())
+
+
+@guards(keeps_what_was)
+def test_F_01_the_first_write_brings_the_schema(tmp_path: Path, world: World) -> None:
+    """Case 1: nobody has said the schema, and the first write does."""
+    lake = new(tmp_path, world, has_schema=False)
+    assert Two(lake=lake, start=False, ours=B).play()["ours"]["b"] == "text"
+    assert lake.columns() == ["id", "p", "ts", "v", "b"]
+
+
+@guards(nothing_goes)
+def test_F_02_two_first_writers_agree(tmp_path: Path, world: World) -> None:
+    """Case 2: two first writers bring the same schema, and both commit."""
+    lake = new(tmp_path, world, has_schema=False)
+    assert set(Two(lake=lake, start=False, ours=B, theirs=B).play()) == {"ours", "theirs"}
+    assert lake.columns() == ["id", "p", "ts", "v", "b"]
+
+
+@guards(anything_goes)
+def test_F_03_two_first_writers_differ(tmp_path: Path, world: World) -> None:
+    """Case 3: two first writers bring different schemas, and the later one is refused."""
+    lake = new(tmp_path, world, has_schema=False)
+    with pytest.raises(SchemaConflictError) as refused:
+        Two(lake=lake, start=False, ours=C, theirs=B).play()
+    assert refused.value.facts["case of RFC-82"] == "3"
+    assert_refused(lake, {"theirs"})
+
+
+@guards(lambda patch: patch.setattr(write_session, "resolve", _refused))
+def test_F_04_nobody_changes_the_schema(tmp_path: Path, world: World) -> None:
+    """Case 4: nobody changes the schema, and nobody is refused."""
+    lake = new(tmp_path, world)
+    assert set(Two(lake=lake, theirs={}).play()) == {"start", "ours", "theirs"}
+    assert lake.columns() == ["id", "p", "ts", "v"]
+
+
+@guards(keeps_what_was)
+def test_F_05_only_we_change_the_schema(tmp_path: Path, world: World) -> None:
+    """Case 5: we add a column and nobody else does; the table has it from then on."""
+    lake = new(tmp_path, world)
+    found = Two(lake=lake, ours=B, theirs=None if world[1] < 8 else {}).play()
+    assert found["ours"]["b"] == "text"
+    assert found["start"]["b"] is None
+    assert lake.columns() == ["id", "p", "ts", "v", "b"]
+
+
+@guards(lambda patch: patch.setattr(write_session, "refuse_hidden", lambda *_: None))
+@pytest.mark.parametrize("kind", [COW, MOR])
+def test_F_05_version_6_goes_by_requested_times(tmp_path: Path, kind: TableType) -> None:
+    """Case 5 on version 6: a change that a later request would hide is refused, then retried."""
+    lake = Lake(tmp_path, kind, 6)
+    with pytest.raises(SchemaConflictError, match="requested later"):
+        Two(lake=lake, ours=B, theirs={}).play()
+    lake.write([row("ours", 2, p="o", b="text")], fields=B)
+    assert lake.rows()["ours"]["b"] == "text"
+
+
+@guards(anything_goes)
+def test_F_06_only_the_other_changes_the_schema(tmp_path: Path, world: World) -> None:
+    """Case 6: the other adds a column; we commit without it, and it is not taken back."""
+    lake = new(tmp_path, world)
+    found = Two(lake=lake, theirs=B).play()
+    assert found["theirs"]["b"] == "text"
+    assert found["ours"]["b"] is None
+    assert lake.columns() == ["id", "p", "ts", "v", "b"]
+
+
+@guards(nothing_goes)
+def test_F_07_both_make_the_same_change(tmp_path: Path, world: World) -> None:
+    """Case 7: both add the same column, and both commit."""
+    lake = new(tmp_path, world)
+    found = Two(lake=lake, ours=B, theirs=B).play()
+    assert found["ours"]["b"] == found["theirs"]["b"] == "text"
+    assert lake.columns() == ["id", "p", "ts", "v", "b"]
+
+
+@guards(anything_goes)
+def test_F_08_both_make_different_changes(tmp_path: Path, world: World) -> None:
+    """Case 8: each adds a column of its own, and the later one is refused."""
+    lake = new(tmp_path, world)
+    with pytest.raises(SchemaConflictError) as refused:
+        Two(lake=lake, ours=C, theirs=B).play()
+    assert refused.value.facts["case of RFC-82"] == "8"
+    assert refused.value.overlap == {"b", "c"}
+    assert_refused(lake, {"start", "theirs"})
+
+
+def _refused(*_: Any, **__: Any) -> str:
+    raise SchemasClashError(4, "no", frozenset())
+
+
+def assert_refused(lake: Lake, left: set[str]) -> None:
+    """Hold a table to what a refused write leaves: no instant, no file, no change of the schema."""
+    assert set(lake.rows()) == left
+    assert lake.columns() == ["id", "p", "ts", "v", "b"]
+    timeline = lake.state().timeline
+    assert len(timeline.writes()) == len(left)
+    assert [i for i in timeline.pending if i.action is not Action.ROLLBACK] == []
+    assert [path for path in lake.root.glob("*o/*") if "metadata" not in path.name] == []
+
+
+def joins_all(patch: pytest.MonkeyPatch) -> None:
+    """Types that no third holds without loss become text."""
+    real = schema_conflict._JOINS
+    wide = {
+        **real,
+        frozenset({"int", "string"}): "string",
+        frozenset({"long", "string"}): "string",
+        frozenset({"long", "double"}): "double",
+        frozenset({"long", "float"}): "float",
+    }
+    patch.setattr(schema_conflict, "_JOINS", wide)
+
+
+def no_joins(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(schema_conflict, "_JOINS", {})
+
+
+@guards(joins_all)
+def test_F_10_the_same_name_with_another_type(tmp_path: Path) -> None:
+    """Both add b, as int and as text: a conflict even when changes are merged."""
+    lake = Lake(tmp_path, COW, 9, MERGES)
+    with pytest.raises(SchemaConflictError):
+        Two(lake=lake, ours={"b": T.IntegerType()}, theirs=B).play()
+    assert lake.columns() == ["id", "p", "ts", "v", "b"]
+
+
+@guards(no_joins)
+def test_F_10_int_and_long_make_long(tmp_path: Path) -> None:
+    """Both add b, as int and as long: merged, it is long."""
+    lake = Lake(tmp_path, COW, 9, MERGES)
+    Two(lake=lake, ours={"b": T.IntegerType()}, theirs={"b": T.LongType()}).play()
+    assert lake.rows()["ours"]["b"] == 7
+    assert types_of(lake)["b"] == "long"
+
+
+def types_of(lake: Lake) -> dict[str, str]:
+    raw = json.loads(lake.state().schema().avro)
+    return {
+        f["name"]: next(t for t in f["type"] if t != "null")
+        if isinstance(f["type"], list)
+        else f["type"]
+        for f in raw["fields"]
+    }
+
+
+PROMOTIONS = [(T.LongType(), T.DoubleType()), (T.LongType(), T.FloatType())]
+
+
+def promoted(lake: Lake, theirs: T.DataType, ours: T.DataType) -> None:
+    """Let two writers make a number wider, each its own way."""
+    lake.write([row("start", 1, p="s", n=1)], fields={"n": T.IntegerType()})
+    writing = lake.writing([row("ours", 2, p="o", n=2)], fields={"n": ours}).begun()
+    lake.write([row("theirs", 3, p="t", n=3)], fields={"n": theirs})
+    writing.commit()
+
+
+@guards(anything_goes)
+@pytest.mark.parametrize(("theirs", "ours"), PROMOTIONS, ids=["long-double", "long-float"])
+def test_F_11_promotion_against_promotion(
+    tmp_path: Path, theirs: T.DataType, ours: T.DataType
+) -> None:
+    """Two wider types that do not hold each other's values are a conflict."""
+    lake = Lake(tmp_path, COW)
+    with pytest.raises(SchemaConflictError):
+        promoted(lake, theirs, ours)
+    assert types_of(lake)["n"] == "long"
+
+
+@guards(joins_all)
+@pytest.mark.parametrize(("theirs", "ours"), PROMOTIONS, ids=["long-double", "long-float"])
+def test_F_11_merging_joins_without_loss_alone(
+    tmp_path: Path, theirs: T.DataType, ours: T.DataType
+) -> None:
+    """Merged, long against double or float stays a conflict, because it would lose digits."""
+    lake = Lake(tmp_path, COW, 9, MERGES)
+    with pytest.raises(SchemaConflictError):
+        promoted(lake, theirs, ours)
+    assert types_of(lake)["n"] == "long"
+
+
+@guards(no_joins)
+def test_F_11_merging_float_and_double_makes_double(tmp_path: Path) -> None:
+    """Merged, float against double is double."""
+    lake = Lake(tmp_path, COW, 9, MERGES)
+    Two(lake=lake, ours={"b": T.FloatType()}, theirs={"b": T.DoubleType()}).play()
+    assert types_of(lake)["b"] == "double"
+
+
+def extends_anything(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(schema_conflict, "extends", lambda _old, _new: True)
+
+
+@guards(extends_anything)
+def test_F_13_a_rename_behind_our_back(tmp_path: Path) -> None:
+    """Case 6 with a rename: our rows are under the old name, so we are refused."""
+    lake = Lake(tmp_path, COW)
+    lake.write([row("start", 1, p="s", a="1")], fields={"a": T.StringType()})
+    writing = lake.writing([row("ours", 2, p="o", a="2")], fields={"a": T.StringType()}).begun()
+    rename(lake, "a", "z")
+    with pytest.raises(SchemaConflictError, match="renamed, dropped or moved"):
+        writing.commit()
+
+
+def rename(lake: Lake, old: str, new: str) -> None:
+    """Commit what Apache Hudi's ALTER TABLE does: a schema, and no rows."""
+    writing = lake.writing([])
+    schema = lake.state().schema().avro.replace(f'"name":"{old}"', f'"name":"{new}"')
+    assert new in schema
+    txn = writing.session.begin(UPSERT, None, looked_up=False)
+    txn.start()
+    txn.commit([], schema=schema)
+
+
+@guards(services_count)
+def test_F_14_a_compaction_does_not_turn_the_schema_back(tmp_path: Path) -> None:
+    """A compaction planned under S1 completes after S2 was committed: the table stays at S2."""
+    lake = Lake(tmp_path, MOR, 9, BUCKETS)
+    lake.write([row("a", 1)])
+    lake.write([row("a", 2)])
+    compactor = lake.compactor()
+    planned = compactor.schedule()
+    assert planned is not None
+    session = compactor._session()
+    with take_over(
+        lake.env(),
+        session.config,
+        session.state.timeline,
+        requested_time=planned,
+        action=Action.COMPACTION,
+        operation="COMPACT",
+        keeper=session.keeper,
+        concurrency=session.concurrency,
+        roll_back=False,
+    ) as txn:
+        instant = find_plan(session.state.timeline, planned, Action.COMPACTION)
+        lake.write([row("b", 3, b="text")], fields=B)
+        compactor._carried_out(session, txn, instant)
+    assert lake.columns() == ["id", "p", "ts", "v", "b"]
+    assert lake.rows()["b"]["b"] == "text"
+    lake.compactor().both()
+    assert lake.rows()["b"]["b"] == "text"
+    assert lake.columns() == ["id", "p", "ts", "v", "b"]
+
+
+def newest_by_request(patch: pytest.MonkeyPatch) -> None:
+    by_request = lambda _config, timeline: timeline.writes()  # noqa: E731
+    patch.setattr("tidelake.txn.protocol.writes_in_order", by_request)
+    patch.setattr("tidelake.read.state.TableState.writes_by_time", lambda s: s.timeline.writes())
+
+
+@guards(newest_by_request)
+@pytest.mark.parametrize("version", [8, 9])
+def test_F_16_the_newest_schema_is_that_of_the_latest_completion(
+    tmp_path: Path, version: int
+) -> None:
+    """A (S2) [1,9] and B (S1) [2,4]: whoever comes at 10 finds S2."""
+    lake = Lake(tmp_path, COW, version)
+    lake.write([row("start", 1, p="s")])
+    first = lake.writing([row("a", 2, p="o", b="text")], fields=B).begun()
+    second = lake.writing([row("b", 3, p="t")]).begun()
+    second.commit()
+    first.commit()
+    assert lake.columns() == ["id", "p", "ts", "v", "b"]
+    late = lake.writing([row("c", 4, p="u", b="late")], fields=B).begun()
+    late.commit()
+    assert lake.rows()["c"]["b"] == "late"
+
+
+def deletes_have_a_schema(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(write_session, "_WITHOUT_SCHEMA", frozenset())
+
+
+@guards(deletes_have_a_schema)
+def test_F_17_a_delete_has_no_schema_of_its_own(tmp_path: Path) -> None:
+    """A delete adopts the table's schema as it is by then, even after a rename."""
+    lake = Lake(tmp_path, COW)
+    lake.write(
+        [row("start", 1, p="s", a="1"), row("b", 1, p="t", a="1")], fields={"a": T.StringType()}
+    )
+    deleting = lake.writing([row("b", 2, p="t")], operation=WriteOperation.DELETE).begun()
+    rename(lake, "a", "z")
+    deleting.commit()
+    assert lake.columns() == ["id", "p", "ts", "v", "z"]
+
+
+@guards(anything_goes)
+def test_F_19_a_schema_conflict_is_gone_on_a_retry(tmp_path: Path) -> None:
+    """Case 8 with a retry: the second attempt starts at S2, and S2 with our column is committed."""
+    lake = Lake(tmp_path, COW)
+    lake.write([row("start", 1, p="s")])
+    attempts: list[int] = []
+
+    def attempt() -> Commit:
+        attempts.append(1)
+        writing = lake.writing([row("ours", 2, p="o", c=7)], fields=C).begun()
+        if len(attempts) == 1:
+            lake.write([row("theirs", 3, p="t", b="text")], fields=B)
+        return writing.commit()
+
+    clock = ManualClock()
+    done = retry_on_conflict(Env(lake.storage, clock), 1, attempt)
+    assert done.attempts == len(attempts) == 2
+    assert lake.columns() == ["id", "p", "ts", "v", "b", "c"]
+    assert lake.rows()["ours"]["c"] == 7
+    assert lake.rows()["theirs"]["b"] == "text"
+
+
+def clusterings_say_the_schema(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(table_schema, "_SERVICES", frozenset({"COMPACT"}))
+
+
+@guards(clusterings_say_the_schema)
+def test_F_20_a_long_clustering_leaves_the_schema_alone(tmp_path: Path) -> None:
+    """A clustering that was planned before a new column does not take it off the table."""
+    lake = Lake(tmp_path, COW)
+    lake.write([row("a", 1, p="s")])
+    before = lake.state().schema().avro
+    clustering = Clustering(lake, "p=s")
+    clustering.start()
+    lake.write([row("b", 2, p="t", b="text")], fields=B)
+    clustering.commit(schema=before)
+    assert lake.columns() == ["id", "p", "ts", "v", "b"]
+    assert lake.rows()["b"]["b"] == "text"
+    assert lake.rows()["a"]["b"] is None
