@@ -133,7 +133,12 @@ class WriteOptions:
 
 def without_write_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of a table's handle that are not for its writes alone."""
-    return {name: value for name, value in options.items() if name.lower() not in _WRITE_ONLY}
+    noted = _commit_metadata(options)
+    return {
+        name: value
+        for name, value in options.items()
+        if name.lower() not in _WRITE_ONLY and name not in noted
+    }
 
 
 def _text(value: object) -> str:

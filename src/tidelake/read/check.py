@@ -7,13 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from tidelake.errors import TidelakeError, reading
+from tidelake.files import read_slice
 from tidelake.files.footers import read_footer
 from tidelake.formats import log_block
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.formats.log_block import BlockKind, HeaderKey, LogBlock
-from tidelake.model import Action, BaseFile, Instant, LogFile
+from tidelake.model import Action, BaseFile, FileSlice, Instant, LogFile
+from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.state import TableState
+from tidelake.records.schema import RECORD_KEY
 from tidelake.storage import FileInfo
 from tidelake.txn.candidates import of_commit
 from tidelake.txn.concurrency import WRITER
@@ -102,6 +108,8 @@ def check_table(state: TableState, metadata: Listing | None) -> CheckReport:
     if metadata is not None:
         _check_metadata(on_storage, listed, counted, report)
     _note_leftovers(on_storage, counted, report)
+    if not report.violations:
+        _note_duplicates(state, view, report)
     return report
 
 
@@ -322,6 +330,38 @@ def _note_leftovers(
             f"{len(left)} files lie in the partitions whose writes failed or have not completed, "
             f"such as {min(left)}; no query reads them"
         )
+
+
+def _note_duplicates(state: TableState, view: TableView, report: CheckReport) -> None:
+    """Look for keys that are in two file groups of a partition: an update changes one of them.
+
+    Inserts that do not look for their keys make such rows, and so do two writers that insert the
+    same new key at the same time.
+    """
+    if not state.config.populate_meta_fields or not state.timeline.writes():
+        return
+    spec = read_spec(state, state.schema(), (RECORD_KEY,))
+    by_partition: dict[str, list[FileSlice]] = {}
+    for found in view.latest_slices():
+        by_partition.setdefault(found.group.partition, []).append(found)
+    for partition, slices in by_partition.items():
+        if len(slices) < 2:
+            continue  # the rows of one file group are merged by key
+        keys = pa.chunked_array(
+            [
+                batch.column(0)
+                for task in slice_tasks(state, slices)
+                for batch in read_slice(task, spec)
+            ],
+            pa.string(),
+        )
+        counts = pa.table({"key": keys}).group_by("key").aggregate([([], "count_all")])
+        twice = counts.filter(pc.greater(counts.column("count_all"), 1)).column("key")
+        if len(twice):
+            report.notes.append(
+                f"{len(twice)} keys of partition {partition!r} are there more than once, such as "
+                f"{pc.min(twice).as_py()}: an update changes one of their rows"
+            )
 
 
 def _is_committed(view: TableView, path: str) -> bool:

@@ -154,6 +154,7 @@ def _carried_out(now: TableNow, requested_time: str, plan: CleanerPlan) -> Clean
             _find(now, requested_time)
         config = now.keeper.prepare(now.config, now.timeline, now.times)
         publisher = Publisher(storage, config)
+        now.concurrency.ensure()
         publisher.start(requested_time, Action.CLEAN, _inflight_content(config, plan))
     deleted = {
         partition: tuple(file.file_path.rpartition("/")[2] for file in files if file.file_path)

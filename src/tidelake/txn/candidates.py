@@ -8,7 +8,7 @@ critical section of the commit; `Start` is what the write saw when it chose its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelake.errors import MissingFileError
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata, WriteStat
@@ -148,9 +148,15 @@ def footprint(
 
 
 def of_commit(instant: Instant, metadata: CommitMetadata, slot_name: SlotName = str) -> Footprint:
-    """Return what a completed write touched."""
+    """Return what a completed write touched, or what a pending one said that it will."""
+    stats = (
+        # Those of a write that has not written yet do not say their partition themselves.
+        stat if stat.partition_path is not None else replace(stat, partition_path=partition)
+        for partition, found in metadata.partition_to_write_stats.items()
+        for stat in found
+    )
     return of_stats(
-        metadata.write_stats,
+        stats,
         metadata.partition_to_replace_file_ids or {},
         operation=metadata.operation_type or "",
         requested_time=instant.requested_time,

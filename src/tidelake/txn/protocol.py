@@ -292,6 +292,8 @@ class Transaction:
             )
         if self.owner is not None:
             # Of two who take over one plan the first is the owner, and the other leaves no trace.
+            if self._concurrency.is_shared and not self._is_mine():
+                raise lost(self.instant_time, "somebody else carries the plan out")
             if not self._publisher.start(self.instant_time, self.action, content):
                 raise lost(self.instant_time, "somebody else carries the plan out")
             self.heartbeat.beat()

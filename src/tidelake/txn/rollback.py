@@ -30,6 +30,7 @@ from tidelake.env import Env
 from tidelake.errors import (
     CorruptFileError,
     Malformed,
+    MissingFileError,
     PlanRunningError,
     UnsupportedTableError,
 )
@@ -206,6 +207,10 @@ class Rollback:
         """
         try:
             plan = contents.rollback_plan(rollback)
+        except MissingFileError:
+            # It is done and archived; a process that was stopped for long put this file back.
+            self._publisher.remove([_file_name(rollback)])
+            return None
         except CorruptFileError as cause:
             if rollback.state is not State.REQUESTED or self._concurrency.is_shared:
                 raise
@@ -243,6 +248,8 @@ class Rollback:
                 self._refuse_running(time)
                 heartbeat.beat()
                 heartbeat.keep_beating()
+                # Whoever was stopped for long might put a file back that others have archived.
+                self._concurrency.ensure()
             self._publisher.start(time, Action.ROLLBACK)
             is_forgotten = self._hide(target)
         try:

@@ -11,6 +11,7 @@ from typing_extensions import Self
 
 from tidelake.config import ConcurrencyMode, ConflictStrategy
 from tidelake.env import Env
+from tidelake.errors import TidelakeError
 from tidelake.model import TableType
 from tidelake.services.rollback import roll_back_all_failed
 from tidelake.testing.simulation.actors import (
@@ -118,10 +119,16 @@ def play(history: History, choose: Choose | None = None) -> Played:
         world.run()
     except Exception as error:  # noqa: BLE001 - whatever an actor did not expect is wrong
         wrong.append(f"{type(error).__name__}: {error}")
-    wrong += violations(world.storage, journal, history.mode)
-    if not wrong:
-        wrong += _once_settled(world, sharing, journal)
+    for look in (_at_once, _once_settled):
+        try:
+            wrong += [] if wrong else look(world, sharing, journal)
+        except TidelakeError as error:
+            wrong.append(f"{type(error).__name__}: {error}")
     return Played(wrong=wrong, lines=world.history, faults_drawn=world.faults_drawn)
+
+
+def _at_once(world: Simulation, sharing: Sharing, journal: Journal) -> list[str]:
+    return violations(world.storage, journal, sharing.mode)
 
 
 def _once_settled(world: Simulation, sharing: Sharing, journal: Journal) -> list[str]:
