@@ -28,7 +28,7 @@ from tidelake.env import Env
 from tidelake.errors import ConfigError, reading
 from tidelake.files.footers import read_footers
 from tidelake.formats.log_block import decode_blocks
-from tidelake.metadata import MetadataTable
+from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.model import FileSlice
 from tidelake.read.check import check_table
 from tidelake.read.state import TableState
@@ -182,7 +182,8 @@ def _log_file_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _check(call: Call) -> bool:
     state = call.open()
-    report = check_table(state, MetadataTable.open(state.storage, state.config, state.timeline))
+    at = (state.storage, state.config, state.timeline)
+    report = check_table(state, MetadataTable.open(*at), unknown_writes(*at))
     if call.out.as_json:
         call.out.document(check.as_json(report))
     else:

@@ -1,3 +1,3 @@
-from tidelake.metadata.table import MetadataTable
+from tidelake.metadata.table import MetadataTable, unknown_writes
 
-__all__ = ["MetadataTable"]
+__all__ = ["MetadataTable", "unknown_writes"]

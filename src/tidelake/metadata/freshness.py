@@ -9,18 +9,13 @@ from tidelake.model import Instant
 from tidelake.timeline import Timeline
 
 
-def is_behind(table: Timeline, metadata: Timeline) -> bool:
-    """Return whether a completed write of the table never reached the metadata table.
+def unknown(completed: Iterable[Instant], metadata: Timeline) -> Sequence[Instant]:
+    """Return those completed instants of the table that never reached the metadata table.
 
     Hudi commits to the metadata table first, under the same requested time. A writer that does not
     know the metadata table leaves a gap, and a listing with a gap would silently lose rows. Writes
     from before the metadata table was built need no instant there.
     """
-    return bool(unknown(table.writes(), metadata))
-
-
-def unknown(completed: Iterable[Instant], metadata: Timeline) -> Sequence[Instant]:
-    """Return those completed instants of the table that never reached the metadata table."""
     known = {instant.requested_time for instant in metadata.completed}
     built_at = built(metadata)
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -32,7 +33,7 @@ from tidelake.metadata.file_group import (
     Prefixes,
     reading_metadata,
 )
-from tidelake.metadata.freshness import is_behind
+from tidelake.metadata.freshness import unknown
 from tidelake.metadata.names import (
     BLOOM_FILTERS,
     COLUMN_STATS,
@@ -41,7 +42,7 @@ from tidelake.metadata.names import (
     PARTITION_STATS,
     RECORD_INDEX,
 )
-from tidelake.model import ColumnStats
+from tidelake.model import ColumnStats, Instant
 from tidelake.storage import FileInfo, Storage, SubStorage
 from tidelake.timeline import (
     Timeline,
@@ -51,6 +52,8 @@ from tidelake.timeline import (
     load_timeline,
 )
 from tidelake.view import StorageListing, TableView
+
+_log = logging.getLogger(__name__)
 
 _ID_CHARS = 12
 #: With more partitions than this, all of a column is read and the rest of the key is compared.
@@ -103,7 +106,15 @@ class MetadataTable:
         with reading_metadata(""):
             own_config = load_table_config(folder)
             own_timeline = load_timeline(folder, own_config)
-        if is_behind(timeline, own_timeline):
+        missing = unknown(timeline.writes(), own_timeline)
+        if missing:
+            _log.warning(
+                "the metadata table of %s does not know %s %s: files are listed from storage. The "
+                "next write of tidelake makes it good",
+                storage.spec.uri,
+                missing[0].action,
+                missing[0].requested_time,
+            )
             return None
         contents = TimelineContents(folder, own_config)
         view = TableView(
@@ -269,6 +280,15 @@ class MetadataTable:
             for stat in stats
             if stat.path
         )
+
+
+def unknown_writes(storage: Storage, config: TableConfig, timeline: Timeline) -> Sequence[Instant]:
+    """Return the completed writes that a metadata table in use was never told of."""
+    folder = SubStorage(storage, METADATA_FOLDER)
+    if FILES not in config.metadata_partitions or not folder.exists(".hoodie"):
+        return ()
+    with reading_metadata(""):
+        return unknown(timeline.writes(), load_timeline(folder, load_table_config(folder)))
 
 
 def _index_definitions(storage: Storage, config: TableConfig) -> Mapping[str, IndexDefinition]:

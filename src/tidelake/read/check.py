@@ -61,14 +61,28 @@ class CheckReport:
         return not self.violations
 
 
-def check_table(state: TableState, metadata: Listing | None) -> CheckReport:
+def check_table(
+    state: TableState, metadata: Listing | None, left_out: Sequence[Instant] = ()
+) -> CheckReport:
     """Look at all that a reader of the newest snapshot depends on, and go on after each violation.
 
-    `metadata` is the listing of the table's metadata table, None when it has none.
+    `metadata` is the listing of the table's metadata table, None when it has none to go by, and
+    `left_out` are writes that it does not know.
     """
     report = CheckReport()
     _check_instants(state, report)
-    if report.violations:
+    is_damaged = not report.is_sound
+    for instant in left_out:
+        report.violations.append(
+            Violation(
+                path=".hoodie/metadata",
+                problem=f"the metadata table does not know {instant.action} "
+                f"{instant.requested_time}, so readers that list files by it miss its rows",
+                next_step="write to the table with tidelake, which makes it good; until then give "
+                "other readers hoodie.metadata.enable=false",
+            )
+        )
+    if is_damaged:
         # Slices follow from the timeline, so what would be found beyond here may not be true.
         report.notes.append("files were not checked, because the timeline itself is damaged")
         return report

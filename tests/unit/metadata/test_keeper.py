@@ -16,7 +16,7 @@ from tidelake.errors import CorruptFileError, UnsupportedTableError
 from tidelake.formats import index_definitions
 from tidelake.formats.index_definitions import IndexDefinition
 from tidelake.formats.metadata_record import FileList, decode
-from tidelake.metadata import MetadataTable
+from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.metadata.file_group import Keys
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.metadata.names import FILES, METADATA_FOLDER
@@ -171,7 +171,11 @@ def test_what_another_writer_left_out_is_made_good(
     storage.put(".hoodie/hoodie.properties", text)
     assert keys.METADATA_PARTITIONS.items(load_table_config(storage).properties), names
     config = load_table_config(storage)
-    assert MetadataTable.open(storage, config, load_timeline(storage, config)) is None
+    timeline = load_timeline(storage, config)
+    newest = timeline.writes()[-1].requested_time
+    assert [i.requested_time for i in unknown_writes(storage, config, timeline)] == [newest]
+    assert MetadataTable.open(storage, config, timeline) is None
+    assert f"does not know {timeline.writes()[-1].action} {newest}" in caplog.text
     toy(storage).write(THIRD)
     assert "is made good" in caplog.text
     assert Toy(storage).rows() == {**FIRST, **SECOND, **THIRD}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.golden import harness
 from tidelake.config import ReadOptions
-from tidelake.metadata import MetadataTable
+from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.read import check
 from tidelake.read.check import CheckReport, check_table
 from tidelake.read.state import TableState
@@ -15,7 +15,8 @@ from tidelake.storage import open_storage
 
 def checked(root: Path) -> CheckReport:
     state = TableState.load(open_storage(str(root)), ReadOptions())
-    return check_table(state, MetadataTable.open(state.storage, state.config, state.timeline))
+    at = (state.storage, state.config, state.timeline)
+    return check_table(state, MetadataTable.open(*at), unknown_writes(*at))
 
 
 def unpacked(name: str, into: Path) -> Path:
@@ -118,3 +119,17 @@ def test_a_file_that_only_the_metadata_table_knows_is_a_violation(tmp_path: Path
     assert [(v.path, "metadata table" in v.problem) for v in report.violations] == [
         (str(older.relative_to(root)), True)
     ]
+
+
+def test_a_write_that_the_metadata_table_does_not_know_is_named(tmp_path: Path) -> None:
+    root = unpacked("v9_mor_types_full_mdt", tmp_path)
+    timeline = root / ".hoodie" / "metadata" / ".hoodie" / "timeline"
+    last = max(name.name.split(".")[0] for name in timeline.glob("*.deltacommit.requested"))
+    for file in timeline.glob(f"{last}*"):
+        file.unlink()
+    report = checked(root)
+    (violation,) = report.violations
+    assert violation.path == ".hoodie/metadata"
+    assert f"does not know deltacommit {last}" in violation.problem
+    assert "which makes it good" in violation.next_step
+    assert report.checked[check.PRESENT_FILES] > 0
