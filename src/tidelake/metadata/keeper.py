@@ -154,7 +154,7 @@ class MetadataTableKeeper:
             own = OwnTable.load(self._env.storage)
             if own is None:
                 return None
-            ids = tuple(found.group.file_id for found in own.slices(RECORD_INDEX))
+            ids = tuple(own.file_ids(RECORD_INDEX))
             if not ids:
                 return None
             # Whoever rolls the write back finds by these that tasks may have left logs here.

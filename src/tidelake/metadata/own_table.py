@@ -113,6 +113,15 @@ class OwnTable:
         found = self.view.latest_slices([partition])
         return sorted(found, key=lambda s: s.group.file_id)
 
+    def file_ids(self, partition: str) -> Sequence[str]:
+        """Return the ids of the file groups of a partition, without a look at their slices."""
+        found = (
+            parse_base(partition, file.name, 0) or parse_log(partition, file.name, 0)
+            for file in self.storage.list(partition).files
+        )
+        is_committed = self.view.times.is_committed
+        return sorted({f.file_id for f in found if f is not None and is_committed(f.instant_time)})
+
     def commit(
         self,
         instant_time: str,
@@ -255,8 +264,11 @@ class OwnTable:
     ) -> list[LogToWrite]:
         if partition == FILES and not self.names_logs_by_slice:
             # It has one file group in every table, so there is nothing to look at.
-            ids = [group_file_id(FILES, 0)]
+            ids: Sequence[str] = [group_file_id(FILES, 0)]
             slices: Sequence[FileSlice | None] = [None]
+        elif not self.names_logs_by_slice:
+            ids = self.file_ids(partition)
+            slices = [None] * len(ids)
         else:
             found = self.slices(partition)
             slices = found
