@@ -54,6 +54,7 @@ BASE: Fields = {
 }
 _ARROW = {
     T.StringType: pa.string(),
+    T.BooleanType: pa.bool_(),
     T.IntegerType: pa.int32(),
     T.LongType: pa.int64(),
     T.FloatType: pa.float32(),
@@ -112,10 +113,15 @@ class Lake:
         *,
         fields: Fields | None = None,
         operation: WriteOperation = UPSERT,
+        only: bool = False,
     ) -> Writing:
-        """Return a write that has looked at the table, and has done nothing yet."""
+        """Return a write that has looked at the table, and has done nothing yet.
+
+        With `only`, the rows bring no more than key, ordering value and `fields`.
+        """
         given = {**self.options, **(options or {})}
-        return Writing(self, rows, given, {**BASE, **(fields or {})}, operation)
+        own = {name: kind for name, kind in BASE.items() if not only or name != "v"}
+        return Writing(self, rows, given, {**own, **(fields or {})}, operation)
 
     def write(
         self,
@@ -124,9 +130,11 @@ class Lake:
         *,
         fields: Fields | None = None,
         operation: WriteOperation = UPSERT,
+        only: bool = False,
     ) -> Commit:
         """Write, start to end."""
-        return self.writing(rows, options, fields=fields, operation=operation).begun().commit()
+        made = self.writing(rows, options, fields=fields, operation=operation, only=only)
+        return made.begun().commit()
 
     def compactor(self, options: Mapping[str, str] | None = None) -> Compactor:
         """Return what compacts the table in this process."""

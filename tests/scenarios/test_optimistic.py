@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.scenarios.clustering import Clustering
-from tests.scenarios.lake import BUCKETS, COW, MOR, Lake, row
+from tests.scenarios.lake import BUCKETS, COW, MOR, UPSERT, Lake, row
 from tests.scenarios.rules import guards
 from tests.sim.planted import (
     conflicts_not_judged,
@@ -37,7 +37,7 @@ from tidelake.services import compaction
 from tidelake.storage import LocalStorage
 from tidelake.testing import FaultyStorage, ManualClock
 from tidelake.timeline import Timeline, load_timeline
-from tidelake.txn import candidates, concurrency, conflict, protocol, retry
+from tidelake.txn import candidates, concurrency, conflict, early, protocol, retry
 from tidelake.txn.candidates import Basis, Start
 from tidelake.txn.conflict import Rule, Slot
 from tidelake.txn.planned import find_plan, schedule, take_over
@@ -354,6 +354,58 @@ def test_B_20_a_retry_succeeds(tmp_path: Path) -> None:
     kept = [state.contents.commit_metadata(i).extra_metadata for i in state.timeline.writes()]
     assert [extra.get("job.offset") for extra in kept].count("17") == 1
     assert state.timeline.pending == ()
+
+
+EARLY = {"hoodie.write.concurrency.early.conflict.detection.enable": "true"}
+
+
+def nobody_is_dead(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(early, "is_alive", lambda *_, **__: True)
+
+
+@guards(nobody_is_dead)
+def test_B_22_early_detection_and_a_dead_owner(tmp_path: Path) -> None:
+    """A marker of a running write stops ours at once; one of a dead write does not."""
+    lake = Lake(tmp_path, COW, 9, EARLY)
+    lake.write([row("a", 1)])
+    other = lake.writing([row("a", 2)]).begun()
+    before = set(lake.root.glob("p=x/*.parquet"))
+    with pytest.raises(WriteConflictError, match="still running"):
+        lake.writing([row("a", 3)]).begun()
+    assert set(lake.root.glob("p=x/*.parquet")) == before, "nothing was written"
+    os.utime(lake.root / ".hoodie/.heartbeat" / other.txn.instant_time, (1, 1))
+    lake.write([row("a", 4)])
+    assert lake.values() == {"a": 4}
+
+
+@guards(conflicts_not_judged)
+def test_B_23_early_detection_and_a_finished_owner(tmp_path: Path) -> None:
+    """Markers are gone once their write has committed: it is found before our commit."""
+    lake = Lake(tmp_path, COW, 9, EARLY)
+    lake.write([row("a", 1)])
+    ours = lake.writing([row("a", 3)])
+    ours.txn = ours.session.begin(UPSERT, None, looked_up=False)
+    lake.write([row("a", 2)])
+    ours._write()
+    with pytest.raises(WriteConflictError, match="both changed the same file group"):
+        ours.commit()
+    assert lake.values() == {"a": 2}
+
+
+def partitions_do_not_count_early(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(early, "Slot", lambda _partition, name: Slot("", name))
+    patch.setattr(protocol, "Slot", lambda _partition, name: Slot("", name), raising=False)
+    patch.setattr(candidates, "Slot", lambda _partition, name: Slot("", name))
+
+
+@guards(partitions_do_not_count_early)
+def test_B_16_early_detection_tells_partitions_apart(tmp_path: Path) -> None:
+    """The same bucket in another partition is no reason to give way early, either."""
+    lake = Lake(tmp_path, MOR, 9, {**BUCKETS, "hoodie.bucket.index.num.buckets": "1", **EARLY})
+    lake.write([row("a", 1, p="x"), row("b", 1, p="y")])
+    lake.writing([row("a", 2, p="x")]).begun()
+    lake.writing([row("b", 3, p="y")]).begun().commit()
+    assert lake.values() == {"a": 1, "b": 3}
 
 
 @guards(rollback_not_looked_for)

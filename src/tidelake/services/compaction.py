@@ -117,14 +117,19 @@ def plan_compaction(
     else:
         as_of = AsOf(time=requested_time, basis=TimeBasis.COMPLETION)
     taken = clustered_groups(timeline, contents) | log_compacted_groups(timeline, contents)
-    slices = [
-        found
+    groups = [
+        group
         for group in view.groups()
         if group.id not in taken
         and not view.pending_compactions(group.id)
         and not view.is_replaced(group.id)
-        and (found := view.latest_slice(group, as_of)) is not None
-        and found.log_files
+    ]
+    if as_of is not None:
+        _refuse_unknown(view, groups)
+    slices = [
+        found
+        for group in groups
+        if (found := view.latest_slice(group, as_of)) is not None and found.log_files
     ]
     operations = narrowed([operation(found, options) for found in slices], options)
     if not operations:
@@ -136,6 +141,22 @@ def plan_compaction(
         preserve_hoodie_metadata=False,
         missing_schedule_partitions=(),
     )
+
+
+def _refuse_unknown(view: TableView, groups: Sequence[FileGroup]) -> None:
+    """Raise for a log of which nobody can tell when it completed.
+
+    A plan that left it out, or put it into the wrong slice, would lose its rows.
+    """
+    for group in groups:
+        for log in group.log_files:
+            if view.times.is_unknown(log.instant_time):
+                raise UnsupportedTableError(
+                    f"{log.path} belongs to instant {log.instant_time}, which is neither on the "
+                    "timeline nor in its history, so nobody can tell when it completed",
+                    next_step="restore the history; if a failed write left the file, which "
+                    f"`tidelake timeline TABLE` shows as rolled back, delete {log.path}",
+                )
 
 
 def show_compaction(now: TableNow, options: CompactionOptions) -> ServicePlan:

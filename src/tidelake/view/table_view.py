@@ -75,6 +75,17 @@ class CommitTimes:
             return requested_time
         return done
 
+    def is_unknown(self, requested_time: str) -> bool:
+        """Return whether the instant should be archived, and the history does not have it.
+
+        Nobody can tell then when it completed, or whether it did.
+        """
+        if requested_time in self._active or requested_time in self._pending:
+            return False
+        if self._first is None or requested_time >= self._first:
+            return False
+        return requested_time not in self._history
+
     def is_committed(self, requested_time: str) -> bool:
         """Return whether the instant took effect, without a look at history."""
         if requested_time in self._active:

@@ -26,6 +26,7 @@ from tidelake.errors import (
     PlanRunningError,
     SchemaConflictError,
     StorageError,
+    UnsupportedTableError,
     WriteConflictError,
 )
 from tidelake.formats import plans
@@ -306,6 +307,8 @@ class Compacts:
                 continue
             except CommitOutcomeUnknownError:
                 continue
+            except UnsupportedTableError:
+                continue  # a log that a dead writer left stands in the way
 
     def _plan(self, env: Env) -> None:
         snapshot = Snapshot.load(env.storage)

@@ -1,0 +1,20 @@
+"""No scenario is forgotten."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+#: The histories of which the outcome is owed, by part.
+OWED = {
+    "A": (1, 2, 4, 5, 7, 8, 10, 11, 13, 14),
+    "B": (1, 2, 4, 5, 7, 8, 10, 11, 13, 14, 16, 17, 19, 20, 22, 23, 25, 26, 28, 29, 31),
+    "C": (1, 2, 4, 5, 7, 8, 10, 11, 13, 14, 16, 17, 19, 20, 22, 23, 25, 26),
+    "F": (1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 14, 16, 17, 19, 20),
+}
+
+
+def test_every_scenario_has_a_test() -> None:
+    text = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    found = set(re.findall(r"def test_([A-G]_[0-9]{2})_", text))
+    assert found == {f"{part}_{number:02d}" for part, numbers in OWED.items() for number in numbers}
