@@ -95,6 +95,17 @@ def test_a_batch_that_comes_again_is_written_once(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.slow
+def test_two_streams_may_begin_a_table_at_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "t")
+    Table.create(spark, path, SCHEMA, options=OPTIONS)
+    monkeypatch.setattr(Table, "exists", lambda *_: False)
+    tidelake.sink(path, {**OPTIONS, NAME: "views"})(rows(spark, ("a", 1, 1)), 0)
+    assert found(Table.open(spark, path)) == {"a": (1, 1)}
+
+
+@pytest.mark.slow
 def test_a_stream_without_a_name_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     write = tidelake.sink(str(tmp_path / "t"), OPTIONS)
     with pytest.raises(tidelake.ConfigError, match="no name"):

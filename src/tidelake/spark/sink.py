@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidelake.config import WriteOptions, write_keys
-from tidelake.errors import ConfigError
+from tidelake.errors import ConfigError, TableExistsError
 from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.model import WRITE_ACTIONS
 from tidelake.read.state import TableState
@@ -39,7 +40,9 @@ def sink(path: str, options: Mapping[str, str] | None = None) -> Sink:
         spark = rows.sparkSession
         stream = named or _query_id(spark)
         if not Table.exists(spark, path, given):
-            Table.create(spark, path, rows, options=given)
+            # Of several streams that begin at once, one creates the table.
+            with suppress(TableExistsError):
+                Table.create(spark, path, rows, options=given)
         state = load_state(open_storage(path, given), given)
         if last_batch(state, stream) >= batch_id:
             return
