@@ -290,6 +290,23 @@ def log_bytes(table: WideTable, commit: Commit) -> int:
     return sum(path.stat().st_size for path in found)
 
 
+def test_a_delete_counts_that_began_before_there_was_anything(tmp_path: Path) -> None:
+    table = WideTable(tmp_path, settings=GROUPED)
+    row = {"id": "a", **dict(zip(STREAMS[0], (1, 2, "x"), strict=True))}
+    delete = table.begin([{"id": "a"}], ["id"], operation=WriteOperation.DELETE, options={})
+    late = table.begin([row], ("id", *STREAMS[0]))
+    table.upsert([row, {**row, "id": "b"}], ("id", *STREAMS[0]))
+    delete.finish()
+    assert set(table.rows(plan_snapshot(open_state(str(tmp_path))))) == {"b"}
+    planned = table.compactor.schedule()
+    assert planned is not None
+    table.compactor.run(planned)
+    assert set(table.rows(plan_snapshot(open_state(str(tmp_path))))) == {"b"}
+    late.finish()
+    assert set(table.rows(plan_snapshot(open_state(str(tmp_path))))) == {"a", "b"}
+    table.close()
+
+
 @pytest.mark.parametrize("compacted", [False, True])
 def test_a_row_that_one_stream_alone_knows_says_where_it_is(
     tmp_path: Path, compacted: bool

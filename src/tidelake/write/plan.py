@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidelake.config import TableConfig, WriteOperation, WriteOptions
+from tidelake.config import ConcurrencyMode, TableConfig, WriteOperation, WriteOptions
 from tidelake.env import Ids
 from tidelake.files.write_task import GroupTarget, WriteKind
 from tidelake.model import FileGroupId, TableType
@@ -42,8 +42,9 @@ class Workload:
 class NewGroups:
     """How a task names the file groups of buckets that have none yet.
 
-    `kind` is None when rows for such a bucket are left out: a delete finds nothing there. `renewed`
-    are the ids of buckets, by partition and number, whose fixed ids were used up.
+    `kind` is None when rows for such a bucket are left out: a delete finds nothing there, unless
+    somebody may fill the bucket before the delete commits. `renewed` are the ids of buckets, by
+    partition and number, whose fixed ids were used up.
     """
 
     kind: WriteKind | None
@@ -199,7 +200,8 @@ class _Planner:
                 yield group.id.file_id, base.size_bytes
 
     def new_buckets(self, replaced: Mapping[FileGroupId, str]) -> NewGroups:
-        if self.operation is WriteOperation.DELETE:
+        others_fill = self.options.concurrency.mode is ConcurrencyMode.NON_BLOCKING
+        if self.operation is WriteOperation.DELETE and not others_fill:
             return NewGroups(kind=None)
         if self.index.fixed_ids and self._is_merge_on_read:
             renewed = dict(_renewed(replaced))
