@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tests.scenarios.clustering import Clustering
@@ -433,3 +435,55 @@ def test_F_20_a_long_clustering_leaves_the_schema_alone(tmp_path: Path) -> None:
     assert lake.columns() == ["id", "p", "ts", "v", "b"]
     assert lake.rows()["b"]["b"] == "text"
     assert lake.rows()["a"]["b"] is None
+
+
+COLUMNS = st.dictionaries(
+    st.sampled_from(["b", "c", "d"]),
+    st.sampled_from([T.LongType(), T.StringType(), T.IntegerType()]),
+    max_size=3,
+)
+
+
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
+@given(ours=COLUMNS, theirs=COLUMNS)
+def test_merged_schemas_read_every_row(
+    tmp_path_factory: pytest.TempPathFactory, ours: Fields, theirs: Fields
+) -> None:
+    """Whatever two writers add, each row reads back as it was written, or a writer is refused."""
+    lake = Lake(tmp_path_factory.mktemp("merged"), COW, 9, MERGES)
+    refused = False
+    try:
+        found = Two(lake=lake, ours=ours, theirs=theirs).play()
+    except SchemaConflictError:
+        refused, found = True, lake.rows()
+    assert set(found) == {"start", "theirs"} | (set() if refused else {"ours"})
+    for key, fields in (("theirs", theirs), ("ours", {} if refused else ours)):
+        for name, value in _filled(fields).items():
+            assert found[key][name] == value
+    assert refused == any(_kinds_clash(ours.get(n), theirs.get(n)) for n in {*ours, *theirs})
+
+
+def _kinds_clash(one: T.DataType | None, other: T.DataType | None) -> bool:
+    if one is None or other is None or one == other:
+        return False
+    return T.StringType() in (one, other)
+
+
+def merges_regardless(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(write_session.WriteSession, "_merges_schema", property(lambda _: True))
+
+
+@guards(merges_regardless)
+def test_F_08_non_blocking_writers_merge_partial_rows_alone(tmp_path: Path) -> None:
+    """Case 8, merging, without blocking: whole rows would null the other's column: refused."""
+    lake = Lake(tmp_path, MOR, 9, {**NBCC, **BUCKETS, **MERGES})
+    with pytest.raises(SchemaConflictError):
+        Two(lake=lake, ours=C, theirs=B).play()
+    partial = {"hoodie.write.partial.update.schema": "*"}
+    lake.write([row("ours", 2, p="o", c=7)], partial, fields=C)
+    assert lake.columns() == ["id", "p", "ts", "v", "b", "c"]

@@ -514,9 +514,7 @@ class WriteSession:
                 return writer if now is None else now
             current = None if now is None else without_meta_columns(now)
             try:
-                made = resolve(
-                    start, current, writer, merges=self.options.concurrency.merges_schema
-                )
+                made = resolve(start, current, writer, merges=self._merges_schema)
                 if current is not None and self._is_hidden_behind(txn, by):
                     refuse_hidden(current, made)
             except SchemasClashError as clash:
@@ -537,6 +535,19 @@ class WriteSession:
             return made
 
         return resolve_now
+
+    @property
+    def _merges_schema(self) -> bool:
+        """Return whether columns that others added may stand beside ours.
+
+        A writer that never gives way writes whole rows under keys that others changed, too: columns
+        that it does not know would become null, unless what is absent keeps its value.
+        """
+        options = self.options.concurrency
+        if options.mode is not ConcurrencyMode.NON_BLOCKING:
+            return options.merges_schema
+        keeps_absent = self.options.partial_columns is not None or self.merge.fill is not Fill.NONE
+        return options.merges_schema and keeps_absent
 
     def _is_hidden_behind(self, txn: Transaction, newest: str) -> bool:
         """Return whether readers take the table's schema from another commit than this one."""

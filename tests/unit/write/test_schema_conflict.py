@@ -228,3 +228,38 @@ def test_merging_additions_is_fair_idempotent_and_never_narrows(
     )
     if not writer:
         assert same(done, theirs)
+
+
+WIDER = st.fixed_dictionaries(
+    {
+        "a": st.sampled_from(["int", "long", "double"]).map(nullable),
+        "b": st.sampled_from(["float", "double"]).map(nullable),
+    }
+)
+
+
+@given(now=ADDED, writer=ADDED, wide_now=WIDER, wide_writer=WIDER)
+def test_merging_wider_types_loses_nothing_of_either(
+    now: Columns, writer: Columns, wide_now: Columns, wide_writer: Columns
+) -> None:
+    start = schema(**START)
+    theirs, ours = (
+        schema(**{**START, **wide}, **more)
+        for wide, more in ((wide_now, now), (wide_writer, writer))
+    )
+    try:
+        done = merge(start, theirs, ours)
+    except SchemasClashError:
+        with pytest.raises(SchemasClashError):
+            merge(start, ours, theirs)
+        return
+    assert extends(theirs, done)
+    other = merge(start, ours, theirs)
+    kinds, turned = ({f["name"]: f["type"] for f in json.loads(x)["fields"]} for x in (done, other))
+    assert kinds == turned
+    for part in (theirs, ours):
+        for field in json.loads(part)["fields"]:
+            assert extends(
+                schema(**{field["name"]: field["type"]}),
+                schema(**{field["name"]: kinds[field["name"]]}),
+            )
