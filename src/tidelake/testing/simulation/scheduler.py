@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Semaphore, Thread
+from threading import Lock, Thread
 from typing import TypeVar
 
 from typing_extensions import override
@@ -63,6 +63,12 @@ class State(Word):
     DONE = "done"
 
 
+def _taken() -> Lock:
+    made = Lock()
+    made.acquire()
+    return made
+
+
 @dataclass(eq=False)
 class Actor:
     """One process of the simulated world."""
@@ -78,7 +84,8 @@ class Actor:
     """Name and path of the call to the storage that it makes when it goes on."""
     is_dead: bool = False
     error: BaseException | None = None
-    turn: Semaphore = field(default_factory=lambda: Semaphore(0))
+    turn: Lock = field(default_factory=_taken)
+    """Released to let the actor run; a lock wakes a thread at once, and with least ado."""
     ticks: list[_Tick] = field(default_factory=list)
 
 
@@ -114,7 +121,8 @@ class Simulation:
         self.faults_drawn = 0
         """How many faults the history has drawn so far."""
         self._now_ms = _START_MS
-        self._back = Semaphore(0)
+        self._steps_left = 0
+        self._is_over = _taken()
         self._actors: list[Actor] = []
         self._running: Actor | None = None
         self._detail = random.Random(seed)
@@ -149,17 +157,34 @@ class Simulation:
         ]
         for thread in threads:
             thread.start()
-        for _ in range(most_steps):
-            actor = self._pick()
-            if actor is None:
-                break
-            self._let_run(actor)
-            self._beat()
-        else:
+        self._steps_left = most_steps
+        self._go_on(None)
+        self._is_over.acquire()
+        if not self._steps_left:
             raise AssertionError(f"not done after {most_steps} steps")
         for actor in self._actors:
             if actor.error is not None:
                 raise actor.error
+
+    def _go_on(self, last: Actor | None) -> bool:
+        """Let whoever is next run; return whether that is the actor that ran last.
+
+        Whoever has run does this itself, so that an actor that goes on need not wait to be told.
+        """
+        if last is not None:
+            self._running = None
+            self._now_ms += self._random.randint(0, _CALL_MS)
+            self._beat()
+            self._steps_left -= 1
+        following = self._pick() if self._steps_left else None
+        if following is None:
+            self._is_over.release()
+            return False
+        self._running = following
+        if following is last:
+            return True
+        following.turn.release()
+        return False
 
     def _live(self, actor: Actor, number: int) -> None:
         actor.turn.acquire()
@@ -174,7 +199,7 @@ class Simulation:
         except BaseException as error:  # noqa: BLE001 - raised again by whoever runs the world
             actor.error = error
         actor.state = State.DONE
-        self._back.release()
+        self._go_on(actor)
 
     def _pick(self) -> Actor | None:
         while True:
@@ -189,13 +214,6 @@ class Simulation:
     def _is_free(self, actor: Actor) -> bool:
         return max(actor.wakes_ms, actor.stalled_until_ms) <= self._now_ms
 
-    def _let_run(self, actor: Actor) -> None:
-        self._running = actor
-        actor.turn.release()
-        self._back.acquire()
-        self._running = None
-        self._now_ms += self._random.randint(0, _CALL_MS)
-
     def _beat(self) -> None:
         """Do what living actors have asked to be done again and again."""
         for actor in self._actors:
@@ -208,8 +226,8 @@ class Simulation:
     def wait(self, actor: Actor, until_ms: int = 0) -> None:
         """Let others run; the actor goes on when it is its turn, and not before `until_ms`."""
         actor.wakes_ms = until_ms
-        self._back.release()
-        actor.turn.acquire()
+        if not self._go_on(actor):
+            actor.turn.acquire()
 
     def is_on_turn(self, actor: Actor) -> bool:
         """Return whether the actor itself is running, and not something it asked for."""
