@@ -113,3 +113,12 @@ def test_rows_that_are_spread_over_tasks_reach_their_groups(
     assert (commit.inserts, commit.updates) == (0, 20)
     assert {s.group for s in table.slices()} == before
     assert sorted(table.read().collect()) == sorted(changes(spark, 1).collect())
+
+
+def test_a_small_merge_takes_few_jobs(spark: SparkSession, tmp_path: Path, table_type: str) -> None:
+    path = made(spark, tmp_path, table_type, BUCKETS)
+    merge = Table.open(spark, path).merge(changes(spark, 1)).when_matched_update({"fare": "7"})
+    with jobs(spark) as ran:
+        commit = merge.execute(BUCKETS)
+    assert commit.updates == 20
+    assert len(ran) <= 8

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
@@ -95,7 +96,9 @@ class MergeRows:
             return None
         spec = replace(self.keys, fields=(), named=False)
         paths = KeyColumns(source.sparkSession, spec, source.schema)
-        return source.select(paths.partition_path().alias(PARTITION_PATH)).distinct()
+        found = source.select(paths.partition_path().alias(PARTITION_PATH))
+        # Each task names its own, which takes no shuffle; there are few of them.
+        return found.mapInArrow(_distinct_rows, found.schema)
 
     def changes(self, target: DataFrame, source: DataFrame) -> Incoming:
         """Return the rows to write, each with what it does to the table.
@@ -403,6 +406,13 @@ def _is_one_of(clauses: Sequence[int]) -> Column:
 def _with_struct(frame: DataFrame, of: DataFrame, name: str) -> DataFrame:
     """Return the frame with the columns of another once more, as fields of a struct."""
     return frame.select("*", F.struct(*(of[f"`{n}`"] for n in of.columns)).alias(name))
+
+
+def _distinct_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    seen: set[str | None] = set()
+    for batch in batches:
+        seen.update(batch.column(0).unique().to_pylist())
+    yield pa.RecordBatch.from_pydict({PARTITION_PATH: pa.array(list(seen), pa.string())})
 
 
 def count_changes(rows: Incoming, *, may_match_twice: bool) -> Workload:
