@@ -61,7 +61,7 @@ def killed_after_a_commit(tmp_path: Path, random: Random) -> None:
             assert process.poll() is None, "the stream ended before it was killed"
             assert time.monotonic() < gives_up, "no batch was written"
             clock.sleep_ms(50)
-        clock.sleep_ms(random.randrange(2_000))
+        clock.sleep_ms(random.randrange(1_000))
         assert process.poll() is None, "the stream ended before it was killed"
     finally:
         if process.poll() is None:
@@ -74,7 +74,7 @@ def killed_after_a_commit(tmp_path: Path, random: Random) -> None:
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
 def test_each_row_is_there_once_however_often_the_stream_died(tmp_path: Path, kills: int) -> None:
     random = Random(kills)
-    given = lay_out(tmp_path / "source", 8 + 6 * kills)
+    given = lay_out(tmp_path / "source", 6 + 5 * kills)
     for _ in range(kills):
         killed_after_a_commit(tmp_path, random)
     assert start(tmp_path).wait(_ENDS_S) == 0
