@@ -93,6 +93,7 @@ class WideTable:
         root: Path,
         *,
         version: int = 9,
+        kind: TableType = TableType.MERGE_ON_READ,
         ordering: Sequence[str] = (),
         settings: Mapping[str, str] | None = None,
     ) -> None:
@@ -107,7 +108,7 @@ class WideTable:
             name="wide",
             key=["id"],
             ordering=ordering,
-            table_type=TableType.MERGE_ON_READ,
+            table_type=kind,
             table_version=version,
         )
         create_table(Env(self.storage), spec)

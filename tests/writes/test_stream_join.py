@@ -15,10 +15,11 @@ import pytest
 from typing_extensions import override
 
 from tests.writes.stream_join import COLUMNS, GROUPS, PARTIAL, STREAMS, Held, Row, WideTable
+from tidelake.cli.main import main
 from tidelake.config import WriteOperation
 from tidelake.errors import ConfigError, SchemaError
 from tidelake.files import read_slice
-from tidelake.model import Commit
+from tidelake.model import Commit, TableType
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
@@ -290,6 +291,30 @@ def log_bytes(table: WideTable, commit: Commit) -> int:
     return sum(path.stat().st_size for path in found)
 
 
+@pytest.mark.parametrize("kind", TableType)
+@pytest.mark.parametrize("index", ["SIMPLE", "BUCKET"])
+def test_one_writer_after_the_other_may_be_late_too(
+    tmp_path: Path, kind: TableType, index: str
+) -> None:
+    alone = {"hoodie.write.concurrency.mode": "SINGLE_WRITER", "hoodie.index.type": index}
+    table = WideTable(tmp_path, kind=kind, settings={**GROUPED, **alone})
+    random = Random(7)
+    batches: list[Batch] = []
+    for number in range(8):
+        stream = random.randrange(len(STREAMS))
+        names = ("id", *STREAMS[stream])
+        rows: list[Row] = []
+        for key in random.choices(KEYS[:4], k=5):
+            values = (random.choice([None, 1, 2, 3, 4]), random.choice([None, number]), f"{number}")
+            rows.append({"id": key, **dict(zip(STREAMS[stream], values, strict=True))})
+        table.upsert(rows, names)
+        # Rows of one key in one write are merged in the order in which they come.
+        batches += [{row["id"]: row} for row in rows]
+        found = table.rows(plan_snapshot(open_state(str(tmp_path))))
+        assert found == replayed(batches, by_group), number
+    table.close()
+
+
 def test_a_delete_counts_that_began_before_there_was_anything(tmp_path: Path) -> None:
     table = WideTable(tmp_path, settings=GROUPED)
     row = {"id": "a", **dict(zip(STREAMS[0], (1, 2, "x"), strict=True))}
@@ -362,6 +387,14 @@ def test_tables_that_contradict_their_groups_are_not_made(
 ) -> None:
     with pytest.raises((ConfigError, SchemaError), match=words):
         WideTable(tmp_path, **{"settings": GROUPED, **given})
+
+
+def test_describe_names_the_orderings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = WideTable(tmp_path, settings=GROUPED)
+    table.upsert([dict.fromkeys(COLUMNS, None) | {"id": "a"}], COLUMNS, {})
+    assert main(["describe", str(tmp_path)]) == 0
+    assert "ride_ts for ride_number, ride_text; fare_ts for" in capsys.readouterr().out
+    table.close()
 
 
 def test_a_writer_cannot_say_other_groups_than_the_table(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def as_json(
         "hive_style_partitioning": config.hive_style_partitioning,
         "url_encode_partitioning": config.url_encode_partitioning,
         "ordering": list(config.ordering_fields),
+        "ordering_of_columns": {g.ordering: list(g.columns[1:]) for g in config.column_groups},
         "merge_mode": config.record_merge_mode.value if config.record_merge_mode else None,
         "payload_class": config.payload_class,
         "meta_fields": config.populate_meta_fields,
@@ -96,12 +97,17 @@ def _settings(path: str, config: TableConfig) -> list[tuple[str, str]]:
         ("record key", ", ".join(config.record_key_fields) or "made by the writer"),
         ("key generator", config.key_generator.value.lower()),
         ("partitioned by", f"{by} ({', '.join(style)})" if style else by),
-        ("ordering", ", ".join(config.ordering_fields) or "none, the later write wins"),
+        ("ordering", _ordering(config)),
         ("merge mode", _merge(config)),
         ("meta columns", "stored" if config.populate_meta_fields else "not stored"),
         ("change capture", config.cdc_logging_mode.value if config.cdc_enabled else "off"),
         ("metadata table", ", ".join(sorted(config.metadata_partitions)) or "none"),
     ]
+
+
+def _ordering(config: TableConfig) -> str:
+    groups = (f"{g.ordering} for {', '.join(g.columns[1:])}" for g in config.column_groups)
+    return ", ".join(config.ordering_fields) or "; ".join(groups) or "none, the later write wins"
 
 
 def _merge(config: TableConfig) -> str:

@@ -30,6 +30,6 @@ def _roles(name: str, config: TableConfig) -> list[str]:
     roles: list[tuple[str, Collection[str]]] = [
         ("record key", config.record_key_fields),
         ("partition", config.partition_fields),
-        ("ordering", config.ordering_fields),
+        ("ordering", (*config.ordering_fields, *(g.ordering for g in config.column_groups))),
     ]
     return [role for role, names in roles if name in names]
