@@ -63,6 +63,9 @@ _log = logging.getLogger(__name__)
 
 #: Partitions that are kept together or not at all.
 STATISTICS = frozenset({COLUMN_STATS, PARTITION_STATS})
+#: From here on Apache Hudi builds what a metadata table lacks whatever is pending.
+_FIRST_BUILT_ANY_TIME = 8
+_PLANS = frozenset({Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING})
 #: Indexes that Apache Hudi believes to be there as long as they are defined.
 _BY_DEFINITION = ("secondary_index_", "expr_index_")
 
@@ -125,7 +128,7 @@ class MetadataTableKeeper:
         without = NoMetadataTable(self._env)
         wanted = self._options.enabled
         is_there = FILES in config.metadata_partitions
-        if wanted is False or not (is_there or wanted):
+        if wanted is False or not (is_there or wanted) or self._is_stuck(config, timeline):
             return without.prepare(config, timeline, times)
         self._refuse_index_builds(timeline)
         if self._options.rebuild or not is_there:
@@ -140,6 +143,22 @@ class MetadataTableKeeper:
         self._config = config
         self._repair(own, config, timeline, times)
         return self._config
+
+    def _is_stuck(self, config: TableConfig, timeline: Timeline) -> bool:
+        """Return whether Apache Hudi would write without telling the metadata table.
+
+        Up to version 7 it does not build partitions that it misses while a plan is pending, and
+        then leaves those that are there behind, too. It misses what it once had.
+        """
+        if config.table_version >= _FIRST_BUILT_ANY_TIME or not any(
+            instant.planned_as in _PLANS for instant in timeline.pending
+        ):
+            return False
+        if FILES not in config.metadata_partitions:
+            return True
+        built_once = self._env.storage.list(METADATA_FOLDER).folders
+        known = {name for name in built_once if not name.startswith(".")}
+        return not known <= self._kept(config)
 
     def _kept(self, config: TableConfig) -> set[str]:
         definitions = load_definitions(self._env.storage, config)

@@ -34,6 +34,8 @@ from tidelake.txn.keeper import MetadataKeeper
 from tidelake.txn.protocol import Transaction, tidied
 from tidelake.txn.rollback import Rollback
 
+_FIRST_OWN_LOGS = 8
+
 #: Makes the content of a plan for a table with this timeline, requested at this time; None: there
 #: is nothing to do.
 MakePlan = Callable[[Timeline, str], "bytes | None"]
@@ -100,6 +102,11 @@ def schedule(
             if plan is None:
                 return None
             concurrency.ensure()
+            if config.table_version < _FIRST_OWN_LOGS:
+                # Apache Hudi may not keep the metadata table of such a table while a plan waits.
+                waits = Instant(requested_time=requested_time, action=action, state=State.REQUESTED)
+                ahead = Timeline(instants=(*timeline.instants, waits))
+                config = keeper.prepare(config, ahead, times)
             if publisher.request(requested_time, action, plan):
                 return requested_time
 

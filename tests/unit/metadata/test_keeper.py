@@ -13,20 +13,22 @@ from tests.unit.txn.toy_table import KINDS, Rows, Toy, environment, new_storage
 from tidelake.config import keys
 from tidelake.env import Env
 from tidelake.errors import CorruptFileError, UnsupportedTableError
-from tidelake.formats import index_definitions
+from tidelake.formats import index_definitions, plans
 from tidelake.formats.index_definitions import IndexDefinition
 from tidelake.formats.metadata_record import FileList, decode
+from tidelake.formats.plans import CompactionPlan
 from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.metadata.file_group import Keys
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.metadata.names import FILES, METADATA_FOLDER
 from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.statistics import groups
-from tidelake.model import TableType
+from tidelake.model import Action, TableType
 from tidelake.storage import MemoryStorage, Storage
 from tidelake.testing import Crash, Fault, FaultyStorage
 from tidelake.timeline import load_table_config, load_timeline, update_table_config
 from tidelake.txn import FileChanges, InstantTimes, NoMetadataTable
+from tidelake.txn.planned import schedule
 from tidelake.view import StorageListing
 
 FIRST = {"a-0": "a1", "b-0": "b1"}
@@ -249,6 +251,45 @@ def test_no_write_while_an_index_is_built() -> None:
     with pytest.raises(UnsupportedTableError, match="20991115000000001 is building an index"):
         toy(storage).write(SECOND)
     assert Toy(storage).rows(metadata(storage)) == FIRST
+
+
+def test_up_to_version_7_a_plan_takes_what_apache_would_not_keep_out_of_use() -> None:
+    # With a plan pending Apache Hudi 1.2 builds no statistics that it misses, and leaves the list
+    # of files behind as well: rows of its next write would be hidden.
+    storage = created(6, TableType.MERGE_ON_READ)
+    storage.put(f"{METADATA_FOLDER}/column_stats/.hoodie_partition_metadata", b"")
+    update_table_config(environment(storage), {keys.METADATA_PARTITIONS.name: "column_stats,files"})
+    toy(storage).write(SECOND)
+    assert load_table_config(storage).metadata_partitions == {"files"}
+    assert plan_compaction(storage) is not None
+    assert not load_table_config(storage).metadata_partitions
+    toy(storage, enabled=True).write(THIRD)
+    assert not load_table_config(storage).metadata_partitions
+
+
+def test_a_plan_leaves_a_metadata_table_that_apache_goes_on_with() -> None:
+    storage = created(6, TableType.MERGE_ON_READ)
+    assert plan_compaction(storage) is not None
+    toy(storage).write(SECOND)
+    agrees(storage)
+    storage = created(8, TableType.MERGE_ON_READ)
+    storage.put(f"{METADATA_FOLDER}/column_stats/.hoodie_partition_metadata", b"")
+    assert plan_compaction(storage) is not None
+    toy(storage).write(SECOND)
+    agrees(storage)
+
+
+def plan_compaction(storage: MemoryStorage) -> str | None:
+    env = environment(storage)
+    config = load_table_config(storage)
+    return schedule(
+        env,
+        config,
+        load_timeline(storage, config),
+        action=Action.COMPACTION,
+        make_plan=lambda _timeline, _time: plans.encode(CompactionPlan(version=2)),
+        keeper=MetadataTableKeeper(env),
+    )
 
 
 def test_definitions_of_what_is_not_kept_go_with_its_name(
