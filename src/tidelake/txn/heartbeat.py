@@ -57,11 +57,14 @@ class Heartbeat:
         content = self._owner.encode()
         try:
             found = self._env.storage.read_tagged(self._path)
+            if found.data == content:
+                self._env.storage.put_if_tagged(self._path, content, found.tag)
+                # Had an earlier sign of life, which was held up, come in between, it is there.
+                found = self._env.storage.read_tagged(self._path)
         except MissingFileError:
             self._is_lost = True
             return
-        is_ours = found.data == content
-        if not is_ours or self._env.storage.put_if_tagged(self._path, content, found.tag) is None:
+        if found.data != content:
             self._is_lost = True
             return
         self._last_ms = now_ms
