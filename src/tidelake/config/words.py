@@ -99,11 +99,14 @@ class IndexType(Word):
     GLOBAL_SIMPLE = "GLOBAL_SIMPLE"
     GLOBAL_BLOOM = "GLOBAL_BLOOM"
     BUCKET = "BUCKET"
+    RECORD_INDEX = "RECORD_INDEX"
+    #: How Hudi spells `RECORD_INDEX` from 1.1 on.
+    GLOBAL_RECORD_LEVEL_INDEX = "GLOBAL_RECORD_LEVEL_INDEX"
 
     @property
     def is_global(self) -> bool:
         """Return whether a key is looked for in every partition."""
-        return self in (IndexType.GLOBAL_SIMPLE, IndexType.GLOBAL_BLOOM)
+        return self not in (IndexType.SIMPLE, IndexType.BLOOM, IndexType.BUCKET)
 
 
 class BucketEngine(Word):

@@ -286,7 +286,9 @@ COMMIT_METADATA_PREFIX = _write(
 INDEX_TYPE = _write(
     "hoodie.index.type",
     Kind.WORD,
-    "How the file group of a key is found; tables with bucket file names are always BUCKET.",
+    "How the file group of a key is found; tables with bucket file names are always BUCKET. "
+    "`RECORD_INDEX` asks the metadata table where each key is; without such an index, which "
+    "`hoodie.metadata.record.index.enable` makes, every partition is looked through.",
     choices=_words(IndexType),
 )
 BUCKET_ENGINE = _write(
@@ -318,6 +320,12 @@ BLOOM_MOVES_PARTITION = _write(
     Kind.BOOLEAN,
     "Whether a key that arrives with another partition moves there, with the global bloom index.",
     default="true",
+)
+RECORD_INDEX_MOVES_PARTITION = _write(
+    "hoodie.record.index.update.partition.path",
+    Kind.BOOLEAN,
+    "Whether a key that arrives with another partition moves there, with the record index.",
+    default="false",
 )
 FAILED_WRITES_POLICY = _write(
     "hoodie.clean.failed.writes.policy",

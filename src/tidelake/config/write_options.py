@@ -33,6 +33,10 @@ _WRITE_ONLY = frozenset(name for key in write_keys.ALL for name in key.names) - 
     name for key in keys.ALL if key.scope is Scope.READ for name in key.names
 )
 _MISTAKES = 2
+_MOVES: Mapping[IndexType | None, Key] = {
+    IndexType.GLOBAL_BLOOM: write_keys.BLOOM_MOVES_PARTITION,
+    IndexType.RECORD_INDEX: write_keys.RECORD_INDEX_MOVES_PARTITION,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +89,9 @@ class WriteOptions:
         _refuse_unknown(settings)
         _refuse_other_formats(settings)
         index_type = write_keys.INDEX_TYPE.word(settings, IndexType)
-        moves = (
-            write_keys.BLOOM_MOVES_PARTITION
-            if index_type is IndexType.GLOBAL_BLOOM
-            else write_keys.SIMPLE_MOVES_PARTITION
-        )
+        if index_type is IndexType.GLOBAL_RECORD_LEVEL_INDEX:
+            index_type = IndexType.RECORD_INDEX
+        moves = _MOVES.get(index_type, write_keys.SIMPLE_MOVES_PARTITION)
         buckets = write_keys.BUCKET_COUNT
         concurrency = ConcurrencyOptions.from_settings(settings)
         return cls(

@@ -24,11 +24,12 @@ from tidelake.records import MergeSpec, arrow_schema
 from tidelake.records.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, top_level
 from tidelake.storage import spark_options, spark_path
 from tidelake.write.groups import LiveGroup
+from tidelake.write.index import LOOKED_UP_BY
 from tidelake.write.keys import KeySpec
 
-_KEY = "_tidelake_known_key"
-_PATH = "_tidelake_known_path"
-_FILE = "_tidelake_known_file"
+KNOWN_KEY = _KEY = "_tidelake_known_key"
+KNOWN_PATH = _PATH = "_tidelake_known_path"
+KNOWN_FILE = _FILE = "_tidelake_known_file"
 _AT = "_tidelake_known_at"
 _ORDERING = "_tidelake_known_order_"
 _ROW = "_tidelake_row"
@@ -77,6 +78,12 @@ class Lookup:
         found = live.unionByName(self._dead_keys(emptied, live)) if emptied else live
         return self._hinted(found)
 
+    def as_known(self, found: DataFrame) -> DataFrame:
+        """Return keys with their paths and file ids, found otherwise, in the form of `known`."""
+        others = self._known_schema().fields[3:]
+        nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in others]
+        return self._hinted(found.select(_KEY, _PATH, _FILE, *nothing))
+
     def in_base_files(self, groups: Sequence[LiveGroup]) -> DataFrame:
         """Return the same of the rows in base files, whatever logs did to them."""
         return self._base_keys([g.slice for g in groups])
@@ -119,7 +126,11 @@ class Lookup:
             instant = by_time.get(log.instant_time)
             if instant is None:
                 return True
-            stats = contents.commit_metadata(instant).write_stats
+            metadata = contents.commit_metadata(instant)
+            if LOOKED_UP_BY in metadata.extra_metadata:
+                # An index may name a file group that has lost the key, so an update may be news.
+                return True
+            stats = metadata.write_stats
             if any(s.path == log.path and (s.num_inserts or s.num_deletes) for s in stats):
                 return True
         return False

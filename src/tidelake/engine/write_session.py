@@ -6,8 +6,9 @@ A session is made from the table as it is at one moment. `choose` decides how ro
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 
@@ -16,6 +17,7 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 from tidelake.config import (
     ConcurrencyMode,
     FailedWritesPolicy,
+    IndexType,
     LockKind,
     TableConfig,
     WriteOperation,
@@ -27,6 +29,7 @@ from tidelake.engine.staging import delete_leftovers
 from tidelake.env import Env
 from tidelake.errors import (
     ConfigError,
+    CorruptFileError,
     SchemaConflictError,
     SchemaError,
     UnsupportedTableError,
@@ -37,6 +40,8 @@ from tidelake.files.written_keys import shared_keys
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.hashing_metadata import FOLDER as RINGS
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
+from tidelake.metadata.names import METADATA_FOLDER, RECORD_INDEX
+from tidelake.metadata.record_index import RecordIndex, open_record_index
 from tidelake.model import Commit, FileGroupId, FileSlice
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.state import TableSchema, TableState
@@ -51,7 +56,7 @@ from tidelake.txn.locks.provider import process_name
 from tidelake.view import StorageListing, TableView, clustered_groups
 from tidelake.write.agree import refuse_contradictions
 from tidelake.write.groups import LiveGroup, live_groups, refuse_clustered
-from tidelake.write.index import Index, choose_index
+from tidelake.write.index import LOOKED_UP_BY, Index, choose_index
 from tidelake.write.keys import KeySpec, key_spec, may_be_named
 from tidelake.write.operation import (
     action_of,
@@ -68,6 +73,8 @@ from tidelake.write.schema_conflict import SchemasClashError, refuse_hidden, res
 from tidelake.write.sharing import refuse_blocking, refuse_unshareable, slot_name
 from tidelake.write.sizing import record_size
 from tidelake.write.spec import merge_spec, write_spec
+
+_log = logging.getLogger(__name__)
 
 #: Files that are looked into to learn how a table spells or spreads its keys.
 _SAMPLED_FILES = 8
@@ -239,14 +246,28 @@ class WriteSession:
             named = next((key.startswith(prefix) for _, key in self._sampled_keys()), None)
         return key_spec(self.config, self.options, named_single=named)
 
+    @cached_property
+    def record_index(self) -> RecordIndex | None:
+        """Return the table's record index as it was when the session began, if it has one."""
+        return open_record_index(self.state.storage, self.config, self.state.timeline)
+
     def _index(self) -> Index:
-        return choose_index(
+        file_ids = self._recent_file_ids()
+        index = choose_index(
             self.config,
             self.options,
-            file_ids=self._recent_file_ids(),
+            file_ids=file_ids,
             has_rings=self.state.storage.exists(RINGS),
             sample=self._sampled_keys,
         )
+        if index.type is not IndexType.RECORD_INDEX or self.record_index is not None:
+            return index
+        if file_ids:
+            _log.warning(
+                "%s has no record index: keys are looked for in every partition",
+                self.config.name,
+            )
+        return replace(index, type=IndexType.GLOBAL_SIMPLE)
 
     def _recent_file_ids(self) -> frozenset[str]:
         for metadata in self._newest_commits():
@@ -378,6 +399,8 @@ class WriteSession:
             ids=self.env.ids,
             replaced=_replaced(view) if choice.index.fixed_ids else {},
         )
+        if choice.index.type is IndexType.RECORD_INDEX and not by_file_id:
+            _refuse_unknown_groups(workload, found)
         touched = set(found.touched())
         self._refuse_clustered(txn, (g for g in live if g.id in touched))
         return found
@@ -555,6 +578,8 @@ class WriteSession:
 
     def _extra(self) -> dict[str, str]:
         found = dict(self.options.commit_metadata)
+        if self.options.index_type is IndexType.RECORD_INDEX:
+            found[LOOKED_UP_BY] = self.options.index_type.value
         stored = self.stored_schema
         if stored is not None and stored.history is not None:
             # Readers that follow columns by id look for this in the newest commit.
@@ -564,6 +589,18 @@ class WriteSession:
                     found[_LATEST_SCHEMA] = latest
                     break
         return found
+
+
+def _refuse_unknown_groups(workload: Workload, plan: WritePlan) -> None:
+    for partition, group in workload.counts:
+        if group is not None and (partition, group) not in plan.targets:
+            raise CorruptFileError(
+                f"{METADATA_FOLDER}/{RECORD_INDEX}",
+                f"it says that keys are in file group {group} of partition {partition!r}, which "
+                "the table does not have",
+                next_step="write with another hoodie.index.type, and tidelake.metadata.rebuild=true"
+                " to build the metadata table anew; the table is as it was",
+            )
 
 
 def _replaced(view: TableView) -> dict[FileGroupId, str]:

@@ -72,11 +72,13 @@ class WriteWork:
     Without `plan` every partition gets new file groups. `is_sorted` promises that rows of one
     partition and group follow each other. `key_column` holds the record keys of rows that come
     without a column of their own for them, and `places` are partitions and groups by their numbers.
+    With `forgets_deleted` keys of rows that are deletes are gone from the whole table.
     """
 
     spec: WriteSpec
     plan: WritePlan | None
     is_delete: bool = False
+    forgets_deleted: bool = False
     is_sorted: bool = True
     key_column: str | None = None
     places: Mapping[int, At] = field(default_factory=dict)
@@ -192,12 +194,20 @@ class _Task:
             if self.work.spec.column_sets and COLUMNS not in piece.schema.names:
                 first = pa.scalar(0, pa.int32())
                 made = _with(made, COLUMNS, pa.repeat(first, len(piece)))
-            if self.work.is_delete and self.work.spec.record_index is not None:
-                gone = made.column(made.schema.get_field_index(RECORD_KEY))
-                self.index.append(KeysOfGroup("", None, gone))
+            if self.work.spec.record_index is not None:
+                self._forget(made)
             if CHANGE not in piece.schema.names:
                 made = _with(made, CHANGE, pa.repeat(pa.scalar(int(change), pa.int8()), len(piece)))
             yield made
+
+    def _forget(self, piece: pa.RecordBatch) -> None:
+        gone = piece.column(piece.schema.get_field_index(RECORD_KEY))
+        if not self.work.is_delete:
+            if not self.work.forgets_deleted or CHANGE not in piece.schema.names:
+                return
+            gone = gone.filter(pc.equal(piece.column(CHANGE), int(Change.DELETE)))
+        if len(gone):
+            self.index.append(KeysOfGroup("", None, gone))
 
     def _new_keys(self, count: int) -> pa.Array:
         numbers = pa.array(np.arange(self.keys_made, self.keys_made + count))

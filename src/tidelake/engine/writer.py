@@ -18,7 +18,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
-from tidelake.config import DuplicatePolicy, SortMode, WriteOperation, WriteOptions, write_keys
+from tidelake.config import (
+    DuplicatePolicy,
+    IndexType,
+    SortMode,
+    WriteOperation,
+    WriteOptions,
+    write_keys,
+)
 from tidelake.engine.compaction import inline_compaction
 from tidelake.engine.incoming_rows import (
     GROUP,
@@ -44,13 +51,14 @@ from tidelake.engine.merge_rows import count_changes, without_stale
 from tidelake.engine.merge_setup import set_up
 from tidelake.engine.placement import fits_one_task, spread
 from tidelake.engine.python_groups import BucketsOfKeys, RingsOfPartitions, python_groups
+from tidelake.engine.record_lookup import Doubts, RecordLookup
 from tidelake.engine.row_count import count_by_spark, count_rows, refuse_bad_rows
 from tidelake.engine.task_runs import OnSpark
 from tidelake.engine.write_session import Choice, WriteSession
 from tidelake.engine.write_tasks import WriteWork, Written, written
 from tidelake.env import Env
 from tidelake.errors import InputChangedError, SchemaError, UnsupportedTableError
-from tidelake.files.write_task import ColumnSet
+from tidelake.files.write_task import CHANGE, Change, ColumnSet
 from tidelake.model import Commit, MergeMode
 from tidelake.read.state import TableState
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY, top_level
@@ -215,10 +223,15 @@ class Writer:
         if choice.keys.is_made_up:
             return
         is_global = choice.index.type.is_global
-        partitions = session.state.view.partitions() if is_global else workload.partitions
         lookup = self._lookup(choice, is_global=is_global)
-        known = lookup.known(live_groups(session.state.view, session.config, list(partitions)))
-        clash = clashing_key(rows, known, is_global=is_global)
+        if choice.index.type is IndexType.RECORD_INDEX:
+            new = rows.with_frame(rows.frame.where(F.col(CHANGE) == int(Change.INSERT)))
+            with self._record_lookup(lookup).known(new, Doubts.ALL) as known:
+                clash = clashing_key(rows, known, is_global=True)
+        else:
+            partitions = session.state.view.partitions() if is_global else workload.partitions
+            known = lookup.known(live_groups(session.state.view, session.config, list(partitions)))
+            clash = clashing_key(rows, known, is_global=is_global)
         if clash is not None:
             raise SchemaError(
                 f"a row to insert has the key {clash!r}, which a row of the table has that does "
@@ -247,7 +260,15 @@ class Writer:
             return None
         return revived(rows, self._lookup(choice).in_base_files(logged))
 
-    def _lookup(self, choice: Choice, *, is_global: bool = False) -> Lookup:
+    def _lookup(
+        self,
+        choice: Choice,
+        *,
+        is_global: bool = False,
+        revives: bool = False,
+        with_ordering: bool = False,
+        wanted: DataFrame | None = None,
+    ) -> Lookup:
         session = self._session
         return Lookup(
             spark=self._spark,
@@ -256,7 +277,15 @@ class Writer:
             keys=choice.keys,
             merge=session.merge,
             is_global=is_global,
+            revives=revives,
+            with_ordering=with_ordering,
+            wanted=wanted,
         )
+
+    def _record_lookup(self, lookup: Lookup) -> RecordLookup:
+        index = self._session.record_index
+        assert index is not None  # without one, another kind of index was chosen
+        return RecordLookup(index=index, lookup=lookup, config=self._session.config)
 
     def delete_partitions(self, wanted: Sequence[str], write_id: str | None = None) -> Commit:
         """Retire every file group of the partitions; raise `ConfigError` for one that is not."""
@@ -313,6 +342,8 @@ class Writer:
                 return self._counted(rows, counted, choice)
         with _kept(rows) as kept:
             looks_up = not choice.index.is_bucket and self._needs_lookup(choice)
+            if looks_up and choice.index.type is IndexType.RECORD_INDEX:
+                return self._change_indexed(kept, count_rows(kept), choice)
             if looks_up and choice.index.type.is_global:
                 first = None
                 every = list(self._session.state.view.partitions())
@@ -340,29 +371,52 @@ class Writer:
             return True
         return self._session.options.insert_duplicates is not DuplicatePolicy.NONE
 
+    def _change_indexed(self, rows: Incoming, first: Workload, choice: Choice) -> Commit:
+        """Write rows to the file groups in which the record index has their keys."""
+        are_few = first.rows <= _FEW_ROWS
+        moves = choice.index.moves_partition and not choice.is_delete
+        if choice.is_delete:
+            doubts = Doubts.NONE  # to delete what is not there does no harm
+        elif choice.operation is WriteOperation.UPSERT:
+            doubts = Doubts.OTHER_PARTITIONS
+        else:
+            doubts = Doubts.ALL
+        lookup = self._lookup(
+            choice,
+            is_global=True,
+            with_ordering=moves and self._session.merge.mode is MergeMode.EVENT_TIME,
+            wanted=rows.frame if are_few else None,
+        )
+        with (
+            self._record_lookup(lookup).known(rows, doubts) as known,
+            _kept(self._tagged(rows, known, choice)) as found,
+        ):
+            return self._counted(found, count_rows(found), choice)
+
     def _looked_up(
         self, rows: Incoming, choice: Choice, partitions: Sequence[str], *, are_few: bool
     ) -> Incoming:
         """Return the rows with the file groups of `partitions` in which their keys are."""
         session = self._session
         is_global = choice.index.type.is_global
-        view = session.state.view
         moves = is_global and choice.index.moves_partition and not choice.is_delete
-        lookup = Lookup(
-            spark=self._spark,
-            state=session.state,
-            schema=session.table_schema(),
-            keys=choice.keys,
-            merge=session.merge,
+        lookup = self._lookup(
+            choice,
             is_global=is_global,
             revives=choice.operation is WriteOperation.UPSERT,
             with_ordering=moves and session.merge.mode is MergeMode.EVENT_TIME,
             wanted=rows.frame if are_few else None,
         )
-        known = lookup.known(live_groups(view, session.config, partitions))
-        if is_global:
+        known = lookup.known(live_groups(session.state.view, session.config, partitions))
+        return self._tagged(rows, known, choice)
+
+    def _tagged(self, rows: Incoming, known: DataFrame, choice: Choice) -> Incoming:
+        """Return the rows with the file groups in which their keys are known to be."""
+        session = self._session
+        if choice.index.type.is_global:
             if session.options.combine_before_upsert and not choice.is_delete:
                 rows = in_one_partition(rows, session.merge)
+            moves = choice.index.moves_partition and not choice.is_delete
             found = tagged_globally(rows, known, session.merge, moves_partition=moves)
         else:
             found = tagged(rows, known)
@@ -405,6 +459,7 @@ class Writer:
                 spec=session.spec(txn, choice),
                 plan=plan,
                 is_delete=choice.is_delete,
+                forgets_deleted=was_read,
                 key_column=rows.key_column,
             )
             made = self._run(rows, workload, plan, work)

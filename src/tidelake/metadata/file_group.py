@@ -117,6 +117,12 @@ class _RecordLayer:
     def find(self, wanted: Wanted) -> Iterator[tuple[str, MetadataRecord | None]]:
         return ((key, record) for key, record in self.records.items() if wanted.has(key))
 
+    def deleted(self) -> Iterator[str]:
+        for key, record in self.records.items():
+            if record is not None:
+                raise Malformed("a block of plain records has no values to pass on as they are")
+            yield key
+
 
 class MetadataFileGroup:
     """The merged records of one file group."""
@@ -182,8 +188,8 @@ class MetadataFileGroup:
                     for key, value in wanted.of(layer.file):
                         found[key.decode()] = (value, layer.file.schema)
                 else:
-                    for gone in list(filter(layer.records.__contains__, found)):
-                        del found[gone]
+                    for gone in layer.deleted():
+                        found.pop(gone, None)
         return found
 
     def schemas(self) -> frozenset[str]:
@@ -206,9 +212,7 @@ class MetadataFileGroup:
         for layer in self._layers:
             with reading_metadata(layer.path):
                 if isinstance(layer, _RecordLayer):
-                    for text, record in layer.records.items():
-                        if record is not None:
-                            raise Malformed("a block of plain records cannot be compacted")
+                    for text in layer.deleted():
                         newer.setdefault(text.encode(), []).append(None)
                 elif base is None and self._slice.base_file is not None:
                     base = layer

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from tidelake.config import TableConfig
+from tidelake.errors import CorruptFileError
 from tidelake.formats.index_definitions import IndexDefinition
-from tidelake.metadata.names import RECORD_INDEX
+from tidelake.formats.metadata_record import RecordLocation, decode
+from tidelake.metadata.file_group import WAY_OUT, Keys, MetadataFileGroup, reading_metadata
+from tidelake.metadata.freshness import unknown
+from tidelake.metadata.names import METADATA_FOLDER, RECORD_INDEX
+from tidelake.metadata.own_table import OwnTable
+from tidelake.metadata.statistics import load_definitions
+from tidelake.model import FileSlice
+from tidelake.storage import Storage, StorageSpec, open_storage
+from tidelake.timeline import Timeline
 
 #: Table version from which tasks can write to the index side by side.
 _FIRST_KEPT = 8
@@ -32,3 +42,74 @@ def epoch_ms(instant_time: str, *, is_utc: bool) -> int:
         # What Hudi calls LOCAL: the zone of the process.
         moment = moment.replace(tzinfo=None).astimezone(timezone.utc)
     return int(moment.timestamp()) * 1000 + int(padded[14:])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordIndex:
+    """The files of a record index as they were at one moment; it travels to tasks.
+
+    `slices` are in the order of the numbers that keys hash to, `storage` is the metadata table's.
+    """
+
+    storage: StorageSpec
+    slices: tuple[FileSlice, ...]
+
+    def find(self, number: int, keys: Iterable[str]) -> dict[str, RecordLocation]:
+        """Return where those of the keys are that file group `number` of the index has."""
+        group = MetadataFileGroup(
+            open_storage(self.storage),
+            self.slices[number],
+            is_visible=lambda _: True,
+            may_be_torn=lambda _: False,
+        )
+        # One commit says the same of all keys that it brought into a file group.
+        known: dict[tuple[bytes, str], RecordLocation | None] = {}
+        found = {}
+        with reading_metadata(RECORD_INDEX):
+            for key, stored in group.newest(Keys(keys)).items():
+                if stored not in known:
+                    record = decode(*stored)[1]
+                    known[stored] = record if isinstance(record, RecordLocation) else None
+                location = known[stored]
+                if location is not None:
+                    found[key] = location
+        return found
+
+
+def open_record_index(
+    storage: Storage, config: TableConfig, timeline: Timeline
+) -> RecordIndex | None:
+    """Return the index of a table as `timeline` shows it, or None when it has none to look into.
+
+    Raises `CorruptFileError` when a completed write never reached the index.
+    """
+    if not is_index_kept(config, load_definitions(storage, config)):
+        return None
+    with reading_metadata(""):
+        own = OwnTable.load(storage)
+    if own is None:
+        return None
+    missing = unknown(timeline.writes(), own.timeline)
+    if missing:
+        raise CorruptFileError(
+            f"{METADATA_FOLDER}/{RECORD_INDEX}",
+            f"the record index does not know {missing[0].action} {missing[0].requested_time}",
+            next_step=f"write with another hoodie.index.type, which makes good what is missing; or "
+            f"{WAY_OUT}",
+        )
+    pending = {instant.requested_time for instant in timeline.pending}
+    newest = max((instant.requested_time for instant in timeline.instants), default="")
+    with reading_metadata(RECORD_INDEX):
+        slices = tuple(
+            # What others are writing, or have written since, is no part of the table as it was.
+            replace(
+                found,
+                log_files=tuple(
+                    log
+                    for log in found.log_files
+                    if log.instant_time not in pending and log.instant_time <= newest
+                ),
+            )
+            for found in own.slices(RECORD_INDEX)
+        )
+    return RecordIndex(storage=own.storage.spec, slices=slices) if slices else None

@@ -20,6 +20,8 @@ from tidelake.records.keys import bucket_of, split_record_key
 
 #: Where tidelake records the bucket count of a table, which Hudi records nowhere.
 BUCKET_COUNT_PROPERTY = "tidelake.bucket.count"
+#: Where a commit says that its keys were looked up in something else than the rows of the table.
+LOOKED_UP_BY = "tidelake.index.type"
 FIXED_ID_END = f"{FIXED_ID_MARK}0"
 
 _BUCKET_ID = re.compile(r"([0-9]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(-[0-9]+)?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.metadata.test_statistics import ASKED, STRUCT, made, metadata, row, write
+from tidelake.engine.index_lookup import KNOWN_FILE, KNOWN_KEY, KNOWN_PATH
+from tidelake.engine.record_lookup import found_in
+from tidelake.errors import CorruptFileError
 from tidelake.files import read_slice
 from tidelake.files.record_index import group_numbers
 from tidelake.formats.file_name import parse_log
@@ -16,7 +20,7 @@ from tidelake.formats.index_definitions import IndexDefinition
 from tidelake.formats.metadata_record import file_group_of
 from tidelake.metadata.names import METADATA_FOLDER, RECORD_INDEX
 from tidelake.metadata.own_table import OwnTable
-from tidelake.metadata.record_index import epoch_ms, is_index_kept
+from tidelake.metadata.record_index import epoch_ms, is_index_kept, open_record_index
 from tidelake.model import Action, TableType
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
@@ -50,6 +54,20 @@ def agrees(root: str) -> None:
     wanted = locations(root)
     asked = {f"k{n}" for n in range(60)}
     assert metadata(root).record_index_lookup(asked) == wanted
+    assert looked_up(root, sorted(asked)) == wanted
+
+
+def looked_up(root: str, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return what tasks of a write find in the index, asked for each key twice."""
+    state = open_state(root)
+    index = open_record_index(state.storage, state.config, state.timeline)
+    assert index is not None
+    asked = pa.RecordBatch.from_pydict({"key": [*keys, None], "path": ["r0"] * (len(keys) + 1)})
+    found = pa.Table.from_batches(found_in(index, [asked, asked])).to_pylist()
+    assert len({one[KNOWN_KEY] for one in found}) == len(found)
+    for one in found:
+        assert one["_tidelake_elsewhere"] == (one[KNOWN_PATH] != "r0")
+    return {one[KNOWN_KEY]: (one[KNOWN_PATH], one[KNOWN_FILE]) for one in found}
 
 
 @each_kind
@@ -152,3 +170,35 @@ def test_an_index_for_each_partition_is_not_kept(tmp_path: Path) -> None:
 
     assert is_index_kept(config, defined("false"))
     assert not is_index_kept(config, defined("true"))
+
+
+def test_an_index_that_lacks_a_write_is_not_looked_into(tmp_path: Path) -> None:
+    root = made(tmp_path / "t", 9, TableType.COPY_ON_WRITE)
+    write(root, range(4), 1, **INDEXED)
+    write(root, range(4, 8), 2)
+    timeline = Path(root) / METADATA_FOLDER / ".hoodie" / "timeline"
+    newest = open_state(root).timeline.writes()[-1].requested_time
+    for path in timeline.glob(f"{newest}*"):
+        path.unlink()
+    state = open_state(root)
+    with pytest.raises(CorruptFileError, match=f"does not know commit {newest}") as refused:
+        open_record_index(state.storage, state.config, state.timeline)
+    assert "tidelake.metadata.rebuild=true" in refused.value.next_step
+
+
+def test_what_is_written_meanwhile_is_no_part_of_the_index(tmp_path: Path) -> None:
+    root = made(tmp_path / "t", 9, TableType.MERGE_ON_READ)
+    write(root, range(4), 1, **INDEXED)
+    before = open_state(root)
+    write(root, range(4, 8), 2)
+    index = open_record_index(before.storage, before.config, before.timeline)
+    assert index is not None
+    asked = pa.RecordBatch.from_pydict({"key": ["k1", "k5"], "path": ["r1", "r1"]})
+    assert [one[KNOWN_KEY] for b in found_in(index, [asked]) for one in b.to_pylist()] == ["k1"]
+
+
+def test_a_table_without_an_index_has_none_to_look_into(tmp_path: Path) -> None:
+    root = made(tmp_path / "t", 9, TableType.COPY_ON_WRITE)
+    write(root, range(4), 1)
+    state = open_state(root)
+    assert open_record_index(state.storage, state.config, state.timeline) is None

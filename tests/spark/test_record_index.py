@@ -1,0 +1,156 @@
+"""Keys that are looked up in the record index of the metadata table."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the customary name
+
+from tests.spark.test_write_cost import jobs
+from tidelake import Table
+
+MADE = {"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"}
+INDEXED = {**MADE, "hoodie.index.type": "RECORD_INDEX"}
+MOVING = {
+    **MADE,
+    "hoodie.index.type": "GLOBAL_RECORD_LEVEL_INDEX",
+    "hoodie.record.index.update.partition.path": "true",
+}
+
+
+@pytest.fixture(params=["COPY_ON_WRITE", "MERGE_ON_READ"])
+def table_type(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def rows(spark: SparkSession, *given: tuple[str, str, int, int]) -> DataFrame:
+    return spark.createDataFrame(list(given), "id string, city string, ts bigint, fare int")
+
+
+def made(
+    spark: SparkSession, root: Path, table_type: str, options: dict[str, str]
+) -> tuple[Table, DataFrame]:
+    first = rows(spark, *((f"k{n}", f"c{n % 3}", 1, n) for n in range(30)))
+    table = Table.create(
+        spark,
+        str(root / "trips"),
+        first,
+        key="id",
+        partition_by="city",
+        ordering="ts",
+        table_type=table_type,
+        options=options,
+    )
+    table.bulk_insert(first)
+    return Table.open(spark, table.path, options=options), first
+
+
+def found(table: Table, key: str) -> list[tuple[str, str, int, int]]:
+    """Return partition path, city, ordering value and fare of the rows of a key."""
+    frame = table.read(where=f"id = '{key}'", meta=True)
+    return [
+        tuple(r) for r in frame.select("_hoodie_partition_path", "city", "ts", "fare").collect()
+    ]
+
+
+def test_keys_are_found_where_the_index_has_them(
+    spark: SparkSession, tmp_path: Path, table_type: str
+) -> None:
+    table, first = made(spark, tmp_path, table_type, INDEXED)
+    groups = {s.group for s in table.slices()}
+    with jobs(spark) as ran:
+        commit = table.upsert(first.withColumns({"ts": F.lit(2), "fare": F.col("fare") + 1000}))
+    assert (commit.inserts, commit.updates) == (0, 30)
+    assert len(ran) <= 6
+    assert {s.group for s in table.slices()} == groups
+    assert table.read(where="fare >= 1000").count() == table.read().count() == 30
+    more = rows(spark, *((f"k{n}", f"c{n % 3}", 3, -n) for n in range(25, 40)))
+    commit = table.upsert(more)
+    assert (commit.inserts, commit.updates) == (10, 5)
+    assert table.read().count() == table.read().select("id").distinct().count() == 40
+    assert table.delete(rows(spark, ("k1", "c1", 9, 9), ("nobody", "c1", 9, 9))).deletes == 1
+    assert not found(table, "k1")
+    assert table.upsert(rows(spark, ("k1", "c2", 4, 4))).inserts == 1
+    assert found(table, "k1") == [("city=c2", "c2", 4, 4)]
+
+
+def test_a_key_with_another_partition_stays_unless_asked_for(
+    spark: SparkSession, tmp_path: Path, table_type: str
+) -> None:
+    table, _ = made(spark, tmp_path, table_type, INDEXED)
+    table.upsert(rows(spark, ("k0", "c9", 5, 500)))
+    assert [(path, fare) for path, _, _, fare in found(table, "k0")] == [("city=c0", 500)]
+    moving = Table.open(spark, table.path, options=MOVING)
+    commit = moving.upsert(
+        rows(spark, ("k1", "c9", 5, 501), ("k2", "c9", 0, 502), ("n", "c9", 1, 1))
+    )
+    assert commit.deletes == 1
+    assert found(moving, "k1") == [("city=c9", "c9", 5, 501)]
+    assert found(moving, "k2") == [("city=c2", "c2", 1, 2)], "the row that is there is newer"
+    moving.upsert(rows(spark, ("k1", "c9", 6, 601)))
+    assert found(moving, "k1") == [("city=c9", "c9", 6, 601)]
+    assert moving.read().count() == 31
+
+
+def test_what_a_merge_or_a_row_deleted_is_new_when_it_comes_again(
+    spark: SparkSession, tmp_path: Path, table_type: str
+) -> None:
+    first = spark.createDataFrame(
+        [(f"k{n}", "a", 1, False) for n in range(8)],
+        "id string, city string, ts bigint, _hoodie_is_deleted boolean",
+    )
+    table = Table.create(
+        spark,
+        str(tmp_path / "t"),
+        first,
+        key="id",
+        partition_by="city",
+        ordering="ts",
+        table_type=table_type,
+        options=INDEXED,
+    )
+    table.bulk_insert(first)
+    table = Table.open(spark, table.path, options=INDEXED)
+    table.merge(first.where("id = 'k1'")).when_matched_delete().execute()
+    gone = first.where("id = 'k2'").withColumns({"ts": F.lit(2), "_hoodie_is_deleted": F.lit(True)})
+    table.upsert(gone)
+    assert table.read().count() == 6
+    again = first.where("id in ('k1', 'k2')").withColumns({"city": F.lit("b"), "ts": F.lit(3)})
+    table.upsert(again)
+    in_b = [r[0] for r in table.read(where="city = 'b'", meta=True).select("id").collect()]
+    assert sorted(in_b) == ["k1", "k2"]
+    with pytest.raises(Exception, match="a row to insert has the key 'k2'"):
+        table.merge(again, on="target.ts = source.ts + 100").when_not_matched_insert_all().execute()
+    assert table.read().count() == 8
+
+
+def test_many_keys_are_looked_up_where_their_entries_lie(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    many = spark.range(0, 120_000, 1, 3).selectExpr(
+        "concat('key-', id) as id", "concat('c', id % 2) as city", "1L as ts", "0 as fare"
+    )
+    table = Table.create(
+        spark, str(tmp_path / "t"), many, key="id", partition_by="city", ordering="ts",
+        options=INDEXED,
+    )  # fmt: skip
+    table.bulk_insert(many)
+    table = Table.open(spark, table.path, options=INDEXED)
+    commit = table.upsert(many.where("id < 'key-9'").withColumn("ts", F.lit(2)))
+    assert commit.inserts == 0
+    assert commit.updates == table.read(where="ts = 2").count() > 100_000
+    assert table.read().count() == 120_000
+
+
+def test_without_an_index_every_partition_is_looked_through(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table, _ = made(spark, tmp_path, "COPY_ON_WRITE", {})
+    indexed = Table.open(spark, table.path, options={"hoodie.index.type": "RECORD_INDEX"})
+    with caplog.at_level(logging.WARNING, "tidelake"):
+        indexed.upsert(rows(spark, ("k0", "c9", 5, 500)))
+    assert "has no record index" in caplog.text
+    assert [(path, fare) for path, _, _, fare in found(indexed, "k0")] == [("city=c0", 500)]
