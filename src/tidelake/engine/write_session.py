@@ -42,6 +42,7 @@ from tidelake.formats.hashing_metadata import FOLDER as RINGS
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.metadata.names import METADATA_FOLDER, RECORD_INDEX
 from tidelake.metadata.record_index import RecordIndex, open_record_index
+from tidelake.metadata.upkeep import CompactGroups
 from tidelake.model import Commit, FileGroupId, FileSlice
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.state import TableSchema, TableState
@@ -116,16 +117,19 @@ class WriteSession:
         options: WriteOptions,
         *,
         compact: Callable[[], None] | None = None,
+        compact_groups: CompactGroups | None = None,
     ) -> None:
         """Raise `UnsupportedTableError` for a table that tidelake does not write.
 
         Raises `ConfigError` when `options` contradict the table. `compact` does what they say about
-        compactions once a write has committed.
+        compactions once a write has committed, and `compact_groups` compacts a large metadata
+        table.
         """
         refuse_unwritable(state.config)
         refuse_contradictions(state.config, options)
         refuse_unshareable(state.config, options)
         self._compact = compact
+        self._compact_groups = compact_groups
         self.env = env
         self.state = state
         self.options = options
@@ -138,7 +142,8 @@ class WriteSession:
     @cached_property
     def keeper(self) -> MetadataKeeper:
         """Return what keeps the table's metadata table."""
-        return MetadataTableKeeper(self.env, KeeperOptions.from_settings(self.options.settings))
+        options = KeeperOptions.from_settings(self.options.settings)
+        return MetadataTableKeeper(self.env, options, self._compact_groups)
 
     @property
     def expires_ms(self) -> int | None:

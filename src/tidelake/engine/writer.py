@@ -49,6 +49,7 @@ from tidelake.engine.merge_clauses import MergeRequest, Side
 from tidelake.engine.merge_plan import condition_of_target, sides
 from tidelake.engine.merge_rows import count_changes, without_stale
 from tidelake.engine.merge_setup import set_up
+from tidelake.engine.metadata_groups import compact_on
 from tidelake.engine.placement import fits_one_task, spread
 from tidelake.engine.python_groups import BucketsOfKeys, RingsOfPartitions, python_groups
 from tidelake.engine.record_lookup import Doubts, RecordLookup
@@ -109,7 +110,9 @@ class Writer:
         """Raise `UnsupportedTableError` or `ConfigError` when the table cannot be written so."""
         self._spark = spark
         inline = inline_compaction(env, state, options, OnSpark(spark))
-        self._session = WriteSession(env, state, options, compact=inline)
+        self._session = WriteSession(
+            env, state, options, compact=inline, compact_groups=compact_on(spark)
+        )
 
     def write(
         self, operation: WriteOperation, frame: DataFrame, write_id: str | None = None

@@ -48,7 +48,7 @@ from tidelake.metadata.statistics import (
     stats_records,
     told_columns,
 )
-from tidelake.metadata.upkeep import keep_small
+from tidelake.metadata.upkeep import CompactGroups, keep_small
 from tidelake.model import Action, Instant, State
 from tidelake.timeline import (
     Timeline,
@@ -104,8 +104,14 @@ class KeeperOptions:
 class MetadataTableKeeper:
     """Keeps the metadata table of the table in `env.storage`."""
 
-    def __init__(self, env: Env, options: KeeperOptions | None = None) -> None:
+    def __init__(
+        self,
+        env: Env,
+        options: KeeperOptions | None = None,
+        compact_groups: CompactGroups | None = None,
+    ) -> None:
         self._env = env
+        self._compact_groups = compact_groups
         self._options = options or KeeperOptions()
         self._config: TableConfig | None = None
         self._begun: str | None = None
@@ -301,7 +307,12 @@ class MetadataTableKeeper:
             return
         with reading_metadata(""):
             own = keep_small(
-                self._env, own, self._config, times, delta_commits=self._options.compact_after
+                self._env,
+                own,
+                self._config,
+                times,
+                delta_commits=self._options.compact_after,
+                compact_groups=self._compact_groups,
             )
         self._write(own, instant_time, changes, times)
 

@@ -8,7 +8,8 @@ instants that neither they nor the table's active timeline have to do with are a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from tidelake.config import ArchiveOptions, TableConfig
 from tidelake.env import Env
@@ -34,6 +35,7 @@ from tidelake.metadata.merge import merge
 from tidelake.metadata.names import COLUMN_STATS, FILES, PARTITION_STATS
 from tidelake.metadata.own_table import WRITE_TOKEN, ZEROS, OwnTable
 from tidelake.model import Action, FileSlice, Instant, State
+from tidelake.storage import Storage, StorageSpec, open_storage
 from tidelake.timeline import Timeline, load_timeline
 from tidelake.timeline.archive import LogArchive, LsmArchive
 from tidelake.txn import InstantTimes
@@ -42,18 +44,49 @@ from tidelake.txn.rollback import absolute_path
 _COMPACT = "COMPACT"
 _KEEP_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
 _PLAN_VERSION = 2
+#: A metadata table with more bytes to compact is not compacted by the process that commits.
+_LARGE_BYTES = 16 << 20
 #: Slices of a file group that a clean leaves: the newest, and one for readers who came before it.
 _KEPT_SLICES = 2
 #: What services of layout 1 have behind the time of the newest deltacommit.
 _COMPACTION_SUFFIX, _CLEAN_SUFFIX = "001", "002"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupToCompact:
+    """A file group whose newest slice becomes one base file; it travels to tasks."""
+
+    storage: StorageSpec
+    slice: FileSlice
+    instant_time: str
+    schema: str
+
+    def write(self) -> WriteStat:
+        """Write the base file; a task that runs twice writes the same again."""
+        storage = open_storage(self.storage)
+        # From version 8 on a slice has no logs but those of completed instants.
+        group = MetadataFileGroup(
+            storage, self.slice, is_visible=lambda _: True, may_be_torn=lambda _: False
+        )
+        return _compacted(storage, self.slice, group, self.instant_time, self.schema)
+
+
+#: Compacts many file groups at once, and returns their stats in the same order.
+CompactGroups = Callable[[Sequence[GroupToCompact]], Sequence[WriteStat]]
+
+
 def keep_small(
-    env: Env, own: OwnTable, config: TableConfig, times: InstantTimes, *, delta_commits: int
+    env: Env,
+    own: OwnTable,
+    config: TableConfig,
+    times: InstantTimes,
+    *,
+    delta_commits: int,
+    compact_groups: CompactGroups | None = None,
 ) -> OwnTable:
     """Compact and clean when `delta_commits` have gathered; return the metadata table since then.
 
-    `config` is that of the table which it describes.
+    `config` is that of the table which it describes. What is large is left to `compact_groups`.
     """
     if len(since_compaction(own)) < delta_commits:
         return own
@@ -61,7 +94,7 @@ def keep_small(
     instant_time = _service_time(own, times, _COMPACTION_SUFFIX)
     if instant_time is None or not _may_compact(own, timeline):
         return own
-    compact(own, sorted(config.metadata_partitions), instant_time, times)
+    compact(own, sorted(config.metadata_partitions), instant_time, times, compact_groups)
     own = own.reloaded()
     clean(env, own, times)
     own = own.reloaded()
@@ -111,14 +144,35 @@ def _service_time(own: OwnTable, times: InstantTimes, suffix: str) -> str | None
 
 
 def compact(
-    own: OwnTable, partitions: Iterable[str], instant_time: str, times: InstantTimes
+    own: OwnTable,
+    partitions: Iterable[str],
+    instant_time: str,
+    times: InstantTimes,
+    compact_groups: CompactGroups | None = None,
 ) -> None:
     """Write a base file for every file group of the partitions."""
     slices = [found for partition in partitions for found in own.slices(partition)]
     plan = CompactionPlan(operations=tuple(map(_operation, slices)), version=_PLAN_VERSION)
     own.publisher.request(instant_time, Action.COMPACTION, plans.encode(plan))
     own.publisher.start(instant_time, Action.COMPACTION)
-    stats = [_compacted(own, found, instant_time) for found in slices]
+    is_large = sum(found.size_bytes for found in slices) > _LARGE_BYTES
+    if compact_groups is not None and is_large and not own.names_logs_by_slice:
+        stats = compact_groups(
+            [
+                GroupToCompact(
+                    storage=own.storage.spec,
+                    slice=found,
+                    instant_time=instant_time,
+                    schema=own.schema,
+                )
+                for found in slices
+            ]
+        )
+    else:
+        stats = [
+            _compacted(own.storage, found, _group(own, found), instant_time, own.schema)
+            for found in slices
+        ]
     own.complete(instant_time, Action.COMMIT, stats, times, _COMPACT)
 
 
@@ -133,16 +187,25 @@ def _operation(found: FileSlice) -> CompactionOperation:
     )
 
 
-def _compacted(own: OwnTable, found: FileSlice, instant_time: str) -> WriteStat:
-    partition = found.group.partition
-    group = MetadataFileGroup(
+def _group(own: OwnTable, found: FileSlice) -> MetadataFileGroup:
+    return MetadataFileGroup(
         own.storage,
         found,
         is_visible=own.view.times.is_committed,
         # Before version 8 a crash may have left half a block in a file that others wrote to.
         may_be_torn=lambda _: own.names_logs_by_slice,
     )
-    schema = max((own.schema, *group.schemas()), key=len)
+
+
+def _compacted(
+    storage: Storage,
+    found: FileSlice,
+    group: MetadataFileGroup,
+    instant_time: str,
+    own_schema: str,
+) -> WriteStat:
+    partition = found.group.partition
+    schema = max((own_schema, *group.schemas()), key=len)
     entries = list(group.merged(_combining(partition, schema), schema))
     data = encode_hfile(entries, schema, is_base=True)
     name = format_base(
@@ -151,7 +214,7 @@ def _compacted(own: OwnTable, found: FileSlice, instant_time: str) -> WriteStat:
         instant_time=instant_time,
         extension="hfile",
     )
-    own.storage.put(f"{partition}/{name}", data)
+    storage.put(f"{partition}/{name}", data)
     return WriteStat(
         file_id=found.group.file_id,
         path=f"{partition}/{name}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,15 +13,18 @@ import pytest
 from tests.unit.metadata.test_statistics import ASKED, STRUCT, made, metadata, row, write
 from tidelake.engine.index_lookup import KNOWN_FILE, KNOWN_KEY, KNOWN_PATH
 from tidelake.engine.record_lookup import found_in
+from tidelake.env import Env
 from tidelake.errors import CorruptFileError
 from tidelake.files import read_slice
 from tidelake.files.record_index import group_numbers
 from tidelake.formats.file_name import parse_log
+from tidelake.formats.hfile import HFile
 from tidelake.formats.index_definitions import IndexDefinition
 from tidelake.formats.metadata_record import file_group_of
 from tidelake.metadata.names import METADATA_FOLDER, RECORD_INDEX
 from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.record_index import epoch_ms, is_index_kept, open_record_index
+from tidelake.metadata.upkeep import GroupToCompact, compact
 from tidelake.model import Action, TableType
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
@@ -28,6 +32,7 @@ from tidelake.spark.datasource_writer import TidelakeWriter
 from tidelake.storage import LocalStorage
 from tidelake.table import open_state
 from tidelake.timeline import load_table_config
+from tidelake.txn import InstantTimes
 
 INDEXED = {"hoodie__metadata__record__index__enable": "true"}
 each_kind = pytest.mark.parametrize(
@@ -202,3 +207,39 @@ def test_a_table_without_an_index_has_none_to_look_into(tmp_path: Path) -> None:
     write(root, range(4), 1)
     state = open_state(root)
     assert open_record_index(state.storage, state.config, state.timeline) is None
+
+
+def test_a_task_compacts_a_file_group_as_the_driver_does(tmp_path: Path) -> None:
+    root = made(tmp_path / "t", 9, TableType.MERGE_ON_READ)
+    write(root, range(40), 1, **INDEXED, hoodie__metadata__compact__max__delta__commits="9")
+    write(root, range(5, 9), 2, "delete", hoodie__metadata__compact__max__delta__commits="9")
+    own = OwnTable.load(LocalStorage(root))
+    assert own is not None
+    slices = own.slices(RECORD_INDEX)
+    done = []
+    for at, found in enumerate(slices):
+        task = GroupToCompact(
+            storage=own.storage.spec,
+            slice=found,
+            instant_time=f"2099010100000000{at % 10}",
+            schema=own.schema,
+        )
+        done.append(pickle.loads(pickle.dumps(task)).write())
+    files = [HFile.of_bytes(own.storage.read(stat.path or "")) for stat in done]
+    keys = {key.decode() for file in files for key, _ in file.scan()}
+    assert keys == {f"k{n}" for n in range(40)} - {f"k{n}" for n in range(5, 9)}
+    assert [stat.num_writes for stat in done] == [file.entry_count for file in files]
+    compact(
+        own,
+        [RECORD_INDEX],
+        "20990101000000010",
+        InstantTimes(Env(own.storage).clock, own.config, own.timeline),
+    )
+    for stat, found in zip(done, slices, strict=True):
+        ours = own.storage.read(stat.path or "")
+        path = next(
+            f"{RECORD_INDEX}/{f.name}"
+            for f in own.storage.list(RECORD_INDEX).files
+            if f.name.startswith(found.group.file_id) and f.name.endswith("20990101000000010.hfile")
+        )
+        assert own.storage.read(path) == ours
