@@ -128,7 +128,7 @@ def test_what_a_merge_or_a_row_deleted_is_new_when_it_comes_again(
     table.upsert(again)
     in_b = [r[0] for r in table.read(where="city = 'b'", meta=True).select("id").collect()]
     assert sorted(in_b) == ["k1", "k2"]
-    with pytest.raises(Exception, match="a row to insert has the key 'k[12]'"):
+    with pytest.raises(Exception, match=r"a row to insert has the key 'k[12]'"):
         table.merge(again, on="target.ts = source.ts + 100").when_not_matched_insert_all().execute()
     assert table.read().count() == 8
 
