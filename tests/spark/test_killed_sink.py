@@ -36,12 +36,17 @@ def lay_out(source: Path, files: int) -> Counter[str]:
 def start(tmp_path: Path) -> subprocess.Popen[bytes]:
     folders = [str(tmp_path / name) for name in ("source", "table", "checkpoint")]
     # A group of its own, so that Spark's Java dies with the process that started it.
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.spark.sink_job", *folders],
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    with (tmp_path / "said").open("wb") as said:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.sink_job", *folders],
+            start_new_session=True,
+            stdout=said,
+            stderr=said,
+        )
+
+
+def last_words(tmp_path: Path) -> str:
+    return (tmp_path / "said").read_text(errors="replace")[-4_000:]
 
 
 def commits(root: Path) -> int:
@@ -58,11 +63,11 @@ def killed_after_a_commit(tmp_path: Path, random: Random) -> None:
     try:
         gives_up = time.monotonic() + _ENDS_S
         while commits(tmp_path / "table") == before:
-            assert process.poll() is None, "the stream ended before it was killed"
+            assert process.poll() is None, last_words(tmp_path)
             assert time.monotonic() < gives_up, "no batch was written"
             clock.sleep_ms(50)
         clock.sleep_ms(random.randrange(1_000))
-        assert process.poll() is None, "the stream ended before it was killed"
+        assert process.poll() is None, last_words(tmp_path)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -77,7 +82,7 @@ def test_each_row_is_there_once_however_often_the_stream_died(tmp_path: Path, ki
     given = lay_out(tmp_path / "source", 6 + 5 * kills)
     for _ in range(kills):
         killed_after_a_commit(tmp_path, random)
-    assert start(tmp_path).wait(_ENDS_S) == 0
+    assert start(tmp_path).wait(_ENDS_S) == 0, last_words(tmp_path)
     found = LocalTable(str(tmp_path / "table"), {}).read().collect()
     assert Counter(json.loads(text)["id"] for text in found) == given
     state = open_state(str(tmp_path / "table"))
