@@ -390,9 +390,11 @@ class Writer:
             with_ordering=moves and self._session.merge.mode is MergeMode.EVENT_TIME,
             wanted=rows.frame if are_few else None,
         )
+        # In one task rows of one key meet without a shuffle.
+        together = rows.with_frame(rows.frame.coalesce(1)) if are_few else rows
         with (
             self._record_lookup(lookup).known(rows, doubts) as known,
-            _kept(self._tagged(rows, known, choice)) as found,
+            _kept(self._tagged(together, known, choice)) as found,
         ):
             return self._counted(found, count_rows(found), choice)
 
