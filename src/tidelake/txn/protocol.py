@@ -567,6 +567,8 @@ class Transaction:
                         "the write again: it removes what this one left",
                     ) from cause
             self._env.clock.sleep_ms(_DELAYS_MS[attempts - 1])
+            # Others may have come in while the storage was asked.
+            self._concurrency.ensure()
             attempts += 1
         self.outcome = Outcome.LANDED
         if self.config.layout_version == LAYOUT_1:

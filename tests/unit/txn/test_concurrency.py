@@ -9,7 +9,7 @@ from tidelake.env import Env
 from tidelake.errors import InstantLostError, LockLostError, WriteConflictError
 from tidelake.model import Action, TableType
 from tidelake.storage import MemoryStorage
-from tidelake.testing import FaultyStorage, ManualClock, SeededIds
+from tidelake.testing import Fault, FaultyStorage, ManualClock, SeededIds
 from tidelake.timeline import TimelineContents, load_timeline
 from tidelake.txn import InstantTimes, begin
 from tidelake.txn.concurrency import Concurrency
@@ -314,3 +314,29 @@ def test_an_aborted_write_is_rolled_back_under_the_lock(
     assert [i.action for i in load_timeline(storage, toy.config).instants][-1] is Action.ROLLBACK
     assert toy.rows() == {"a": "0", "b": "0"}
     assert toy.leftovers() == []
+
+
+def test_a_lock_that_is_lost_between_two_attempts_to_publish_stops_the_second(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    fails = {"armed": False, "asked": False}
+
+    def fail(_number: int, name: str, path: str) -> Fault | None:
+        if fails["armed"] and name == "put_if_absent" and path.endswith("commit"):
+            fails.update(armed=False, asked=True)
+            return Fault.ERROR
+        if fails["asked"] and name == "stat":
+            fails["asked"] = False
+            clock.sleep_ms(LEASE_MS + 1)
+            other = Writer(storage, clock, 2)
+            theirs = other.begin()
+            other.commit(theirs, other.write(theirs, "a", "theirs"))
+        return None
+
+    ours = Writer(FaultyStorage(storage, fail), clock, 1)
+    txn = ours.begin()
+    stats = ours.write(txn, "a", "ours")
+    fails["armed"] = True
+    with pytest.raises(LockLostError):
+        ours.commit(txn, stats)
+    assert Toy(storage).rows()["a"] == "theirs"
