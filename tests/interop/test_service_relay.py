@@ -65,18 +65,13 @@ def delete(relay: Relay, who: str) -> None:
     relay.writes(who, "delete", relay.some("gone", 6))
 
 
-#: Apache wants every column to be named where it does not log rows in part.
-_ASSIGNED = ", ".join(
-    f"{name} = {'s' if name in ('id', 'region', 'note', 'ts') else 't'}.{name}"
-    for name in Row._fields
-)
-
-
 def merge(relay: Relay, who: str) -> None:
     """Merge rows: some go, some change in two columns, and unknown ones come in."""
     news = relay.some("gone", 6) + relay.some("merged", 12)
     news = list({row.id: row for row in news}.values())
     source = relay.frame(news)
+    # Where Apache does not log rows in part, it takes nothing from a table with logs.
+    is_whole = who == "they" and relay.kind.table_type == MOR
     if who == "we":
         (
             relay.ours.merge(source)
@@ -93,13 +88,13 @@ def merge(relay: Relay, who: str) -> None:
                 "WHEN MATCHED AND s.note LIKE 'gone%' THEN DELETE "
                 # Without a condition it would win over the delete, whatever the order.
                 "WHEN MATCHED AND coalesce(s.note, '') NOT LIKE 'gone%' "
-                f"THEN UPDATE SET {_ASSIGNED} "
+                f"THEN UPDATE SET {'*' if is_whole else 'note = s.note, ts = s.ts'} "
                 "WHEN NOT MATCHED THEN INSERT *"
             )
     old = {key: row for key, (row, _) in relay.truth.now.items()}
     goes = {row.id for row in news if row.id in old and (row.note or "").startswith("gone")}
     changed = [
-        old[row.id]._replace(note=row.note, ts=row.ts) if row.id in old else row
+        row if is_whole or row.id not in old else old[row.id]._replace(note=row.note, ts=row.ts)
         for row in news
         if row.id not in goes
     ]
