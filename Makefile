@@ -66,11 +66,12 @@ sample: $(READY) ## a small part of interop, for CI; passed over, aloud, where A
 	  echo "SKIPPED: Apache Hudi saw no table of ours, since it could not be installed (see above)"; \
 	fi
 
-bench: $(LANE_READY) ## time every path beside Apache Hudi and others, printed as ratios
+bench: $(LANE_READY) $(READY) ## time every path beside Apache Hudi and others, printed as ratios
 	$(LANE_PY) -m bench
 	$(LANE_PY) -m bench write
 	$(LANE_PY) -m bench services
 	$(LANE_PY) -m bench contention
+	$(PY) -m bench.critical_section
 
 clean: ## remove what the other commands made
 	rm -rf .venv .venv-* .uv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist

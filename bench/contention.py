@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import multiprocessing
 import random  # noqa: TID251 - seeded below
 import statistics
@@ -22,6 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.held_times import HeldTimes
 from bench.measure import AnswersDifferError
 from bench.peers import MOR, Bench, Engine, many_writers, start
 from bench.tables import REGIONS, base_rows, updated_rows
@@ -126,7 +126,10 @@ def main(arguments: Sequence[str]) -> None:
                             scans[pattern] = crew[0].ask("scan", home)
                             print(f"  a scan takes {scans[pattern]:.2f}x of what it does compacted")
     if args.name:
-        shown = {"cells": [asdict(cell) for cell in cells], "scan_to_compacted": scans}
+        shown = {
+            "cells": [asdict(cell) for cell in cells],
+            "scan_to_compacted": scans,
+        }
         path = RESULTS / f"{args.name}.json"
         path.write_text(json.dumps(shown, indent=2) + "\n")
         sys.stdout.write(f"\nresults in {path}\n")
@@ -238,7 +241,7 @@ class _Service:
         self._engines: Mapping[str, Engine] = {e.name: e for e in many_writers(bench)}
         self._staged: list[DataFrame] = []
         self._chance = random.Random(number)
-        self._held = _HeldTimes()
+        self._held = HeldTimes()
 
     def engines(self) -> list[str]:
         return list(self._engines)
@@ -299,19 +302,3 @@ class _Service:
             ).collect()
             taken.append(time.monotonic() - began)
         return statistics.median(taken)
-
-
-class _HeldTimes(logging.Handler):
-    """Takes down how long tidelake says that it held the lock."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.seen: list[int] = []
-        logger = logging.getLogger("tidelake.txn.protocol")
-        logger.setLevel(logging.DEBUG)
-        logger.addHandler(self)
-        logger.propagate = False
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno == logging.DEBUG and isinstance(record.args, tuple):
-            self.seen.append(int(str(record.args[-1])))
