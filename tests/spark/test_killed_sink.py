@@ -76,7 +76,7 @@ def killed_after_a_commit(tmp_path: Path, random: Random) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.long)])
 def test_each_row_is_there_once_however_often_the_stream_died(tmp_path: Path, kills: int) -> None:
     random = Random(kills)
     given = lay_out(tmp_path / "source", 6 + 5 * kills)
