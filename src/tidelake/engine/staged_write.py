@@ -179,14 +179,18 @@ class _Staged:
             # The first write of all has no schema yet by which it could look.
             return pa.nulls(len(keys), pa.string())
         spec = read_spec(state, self._session.table_schema(), (RECORD_KEY,))
-        known = []
-        for task in slice_tasks(state, [g.slice for g in live]):
-            # A key that a log deleted is still the base file's, as every other writer sees it.
-            sources = [read_base(task, spec), read_slice(task, spec) if task.log_paths else ()]
-            for batch in chain.from_iterable(sources):
-                found = pl.DataFrame({"key": pl.Series(batch.column(0))})
-                found = found.join(keys, on="key", how="semi")
-                known.append(found.with_columns(file=pl.lit(task.file_id)))
+        tasks = slice_tasks(state, [g.slice for g in live])
+        # A key that a log deleted is still the base file's, as every other writer sees it; but
+        # where another file group has a row of that key, that row is meant.
+        rows = ((task, read_slice(task, spec)) for task in tasks)
+        bases = ((task, read_base(task, spec)) for task in tasks if task.log_paths)
+        known = [
+            pl.DataFrame({"key": pl.Series(batch.column(0))})
+            .join(keys, on="key", how="semi")
+            .with_columns(file=pl.lit(task.file_id))
+            for task, batches in chain(rows, bases)
+            for batch in batches
+        ]
         if not known:
             return pa.nulls(len(keys), pa.string())
         table = pl.concat(known).unique("key", keep="first", maintain_order=True)
