@@ -46,7 +46,7 @@ class BaseFile:
                 f"{self._path} is a base file of a format that tidelake does not read",
                 next_step="rewrite the table with Parquet base files",
             )
-        with _readable(self._path):
+        with readable(self._path):
             source: Any = storage.local_path(self._path) or storage.open(self._path)
             self._file = (
                 _Parquet(source, with_dictionaries=with_dictionaries)
@@ -95,7 +95,7 @@ class BaseFile:
     def batches(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """Return the file's rows in order, as tables of `schema`."""
         names = [stored for name in schema.names if (stored := self._stored(name)) is not None]
-        with _readable(self._path):
+        with readable(self._path):
             for table in self._file.batches(names):
                 yield self._conform(table, schema)
 
@@ -208,7 +208,8 @@ def _without_columns(rows: int) -> pa.Table:
 
 
 @contextmanager
-def _readable(path: str) -> Iterator[None]:
+def readable(path: str) -> Iterator[None]:
+    """Raise what goes wrong while a base file is read as an error that names the file."""
     try:
         yield
     except FileNotFoundError as cause:

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 
 from tidelake.config import ConcurrencyMode, ConflictStrategy, TableConfig
 from tidelake.env import Env
-from tidelake.errors import InstantLostError, MissingFileError, StorageError, WriteConflictError
+from tidelake.errors import (
+    InstantLostError,
+    MissingFileError,
+    TidelakeError,
+    WriteConflictError,
+)
 from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.model import Action, Instant
 from tidelake.timeline import History, Timeline, TimelineContents
@@ -140,8 +145,9 @@ class Reviewer:
             rule = judge(ours, theirs, table_version=self.table_version)
             if rule.refuses:
                 raise self._conflict(ours, instant, theirs, rule)
-            if self.concurrency.checks_new_keys and self._same_new_keys(ours, theirs):
-                raise self._conflict(ours, instant, theirs, Rule.SAME_NEW_KEYS)
+            keys = self._same_new_keys(ours, theirs) if self.concurrency.checks_new_keys else ()
+            if keys:
+                raise self._conflict(ours, instant, theirs, Rule.SAME_NEW_KEYS, keys)
 
     def _same_new_keys(self, ours: Footprint, theirs: Footprint) -> Sequence[str]:
         """Return keys that both added; file groups cannot tell, since each made its own."""
@@ -154,11 +160,8 @@ class Reviewer:
         )
         return self.concurrency.shared_keys(mine, others) if both else ()
 
-    def _sample_keys(self, ours: Footprint, theirs: Footprint, rule: Rule) -> Sequence[str]:
-        if rule is Rule.SAME_NEW_KEYS:
-            return self._same_new_keys(ours, theirs)
-        if rule is not Rule.OVERLAP:
-            return ()
+    def _changed_keys(self, ours: Footprint, theirs: Footprint) -> Sequence[str]:
+        """Return keys that both changed in a file group of both."""
         for slot in sorted(overlap(ours, theirs)):
             if slot in ours.files and slot in theirs.files:
                 # One file group is enough for a person to know what the two were about.
@@ -193,20 +196,26 @@ class Reviewer:
         return target is not None and target.commit_time == instant_time
 
     def _conflict(
-        self, ours: Footprint, instant: Instant, theirs: Footprint, rule: Rule
+        self,
+        ours: Footprint,
+        instant: Instant,
+        theirs: Footprint,
+        rule: Rule,
+        keys: Sequence[str] = (),
     ) -> WriteConflictError:
-        shared = frozenset(map(str, overlap(ours, theirs) or ours.new_slots))
+        shared = ours.new_slots if rule is Rule.SAME_NEW_KEYS else overlap(ours, theirs)
+        told = self._told_keys(ours, theirs) if rule is Rule.OVERLAP else ", ".join(keys)
         return WriteConflictError(
             ours=ours.requested_time,
             theirs=theirs.requested_time,
-            overlap=shared,
+            overlap=frozenset(map(str, shared)),
             rule=rule.value,
-            facts=self._facts(ours, instant, theirs, rule),
+            facts=self._facts(ours, instant, theirs, rule, told),
             next_step=_next_step(rule),
         )
 
     def _facts(
-        self, ours: Footprint, instant: Instant, theirs: Footprint, rule: Rule
+        self, ours: Footprint, instant: Instant, theirs: Footprint, rule: Rule, keys: str
     ) -> dict[str, str]:
         done = theirs.completion_time or "still pending"
         writer = (
@@ -219,27 +228,23 @@ class Reviewer:
             "their interval": f"{theirs.requested_time} to {done}{writer}",
             "they are": f"{theirs.kind} ({instant.action})",
             "compared by": f"{self.concurrency.strategy} strategy",
-            **self._keys(ours, theirs, rule),
+            **({"keys of both": keys} if keys else {}),
             **self._unlocked(instant),
             "a retry": _retry(rule),
             "would have avoided it": _avoidance(rule),
         }
 
-    def _keys(self, ours: Footprint, theirs: Footprint, rule: Rule) -> dict[str, str]:
+    def _told_keys(self, ours: Footprint, theirs: Footprint) -> str:
         try:
-            keys = self._sample_keys(ours, theirs, rule)
-        except StorageError as cause:
+            return ", ".join(self._changed_keys(ours, theirs)) or "none"
+        except TidelakeError as cause:
             # That there is a conflict matters more than an example of it.
-            return {"keys of both": f"unknown: {cause.problem}"}
-        return {"keys of both": ", ".join(keys) or "none"} if rule in _ABOUT_KEYS else {}
+            return f"unknown: {cause.problem}"
 
     def _unlocked(self, instant: Instant) -> dict[str, str]:
         if instant not in self.late:
             return {}
         return {"no lock": f"{instant.requested_time} appeared after its time had passed"}
-
-
-_ABOUT_KEYS = frozenset({Rule.OVERLAP, Rule.SAME_NEW_KEYS})
 
 
 def lost(instant_time: str, how: str) -> InstantLostError:
