@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+from typing_extensions import override
 
+from tests.unit.txn import toy_writer
 from tests.unit.txn.toy_table import PARTITION, SCHEMA, Toy, new_storage
-from tidelake.config import ConcurrencyMode, ConcurrencyOptions
-from tidelake.env import Env
+from tidelake.config import ConcurrencyOptions
 from tidelake.errors import ConfigError, WriteConflictError
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.marker_name import heartbeat_path
 from tidelake.model import TableType
 from tidelake.storage import MemoryStorage
-from tidelake.testing import ManualClock, SeededIds
-from tidelake.txn import Transaction, begin
-from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.locks import StorageLock, TableLock
+from tidelake.testing import ManualClock
+from tidelake.txn import Transaction
 
 ENABLE = "hoodie.write.concurrency.early.conflict.detection.enable"
 MODE = "hoodie.write.concurrency.mode"
@@ -39,30 +39,20 @@ class HandTicker:
             act()
 
 
-class Writer:
-    def __init__(self, storage: MemoryStorage, clock: ManualClock, number: int) -> None:
-        self.ticker = HandTicker()
-        self.env = Env(storage, clock, SeededIds(number), self.ticker)
-        self.toy = Toy(storage)
-        self.clock = clock
-        lock = StorageLock(self.env, validity_ms=60_000, skew_ms=0)
-        self.concurrency = Concurrency(
-            mode=ConcurrencyMode.OPTIMISTIC,
-            lock=TableLock(lock, clock),
-            early_period_ms=30_000,
-        )
+class Writer(toy_writer.Writer):
+    """One that looks out, whenever its ticker ticks."""
 
-    def begin(self) -> Transaction:
-        self.clock.sleep_ms(10)
-        return begin(
-            self.env,
-            self.toy.config,
-            self.toy.timeline,
-            action=self.toy.write_action,
-            operation="UPSERT",
-            roll_back=False,
-            concurrency=self.concurrency,
-        )
+    def __init__(self, storage: MemoryStorage, clock: ManualClock, number: int) -> None:
+        super().__init__(storage, clock, number)
+        self.ticker = HandTicker()
+        self.env = replace(self.env, ticker=self.ticker)
+        self.concurrency = replace(self.concurrency, early_period_ms=30_000)
+        self._clock = clock
+
+    @override
+    def begin(self, *, overwrite: bool = False) -> Transaction:
+        self._clock.sleep_ms(10)
+        return super().begin(overwrite=overwrite)
 
     def task(self, txn: Transaction, group: str) -> WriteStat:
         existing = self.toy.slices(txn.timeline)
