@@ -70,6 +70,7 @@ bench: $(LANE_READY) $(READY) ## time every path beside Apache Hudi and others, 
 	$(LANE_PY) -m bench
 	$(LANE_PY) -m bench write
 	$(LANE_PY) -m bench services
+	$(LANE_PY) -m bench upkeep
 	$(LANE_PY) -m bench contention
 	$(PY) -m bench.critical_section
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from bench import contention, services, write
+from bench import contention, services, upkeep, write
 from bench.cases import Bench
 from bench.measure import Case, Verdict, judge, measure, show_times, show_verdicts
 from bench.tables import specs
@@ -136,6 +136,8 @@ if __name__ == "__main__":
         write.main(sys.argv[2:])
     elif sys.argv[1:2] == ["services"]:
         services.main(sys.argv[2:])
+    elif sys.argv[1:2] == ["upkeep"]:
+        upkeep.main(sys.argv[2:])
     elif sys.argv[1:2] == ["contention"]:
         contention.main(sys.argv[2:])
     else:

@@ -32,11 +32,12 @@ def measure() -> float:
         root = Path(made) / "t"
         writer.create(root, case)
         for number in range(_INSTANTS + _MEASURED):
-            writer.write(root, case, Step(do=Do.UPSERT, rows=(_row(number),)))
+            writer.write(root, case, Step(do=Do.UPSERT, rows=(small_row(number),)))
     return statistics.median(held.seen[-_MEASURED:])
 
 
-def _row(number: int) -> Row:
+def small_row(number: int) -> Row:
+    """Return one of ten rows, newer than those of smaller numbers."""
     return {
         "id": f"k{number % 10}",
         "region": "n",

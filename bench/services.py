@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import shutil
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.cpu import tree_cpu_s
-from bench.measure import AnswersDifferError, Goal, Verdict, show_verdicts
+from bench.measure import AnswersDifferError, Goal, show_verdicts
+from bench.runs import Runs, judge, save, setting, show, timed
 from bench.tables import specs
 from tests.interop import apache_hudi
 from tidelake import Table
@@ -31,31 +25,9 @@ from tidelake.timeline import update_table_config
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RESULTS = Path(__file__).parent / "results"
 _CORES = 2
 _OURS, _BEST, _FLOOR = "tidelake", "hudi best", "plain rewrite"
 _PARQUET = "plain parquet"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runs:
-    """What the runs of one engine took."""
-
-    seconds: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
-
-    @property
-    def median(self) -> float:
-        """Return the median of the wall clock."""
-        return statistics.median(self.seconds)
-
-    def as_json(self) -> dict[str, object]:
-        """Return medians and every single run."""
-        return {
-            "median_s": round(self.median, 4),
-            "cpu_median_s": round(statistics.median(self.cpu), 4) if self.cpu else None,
-            "runs_s": [round(t, 4) for t in self.seconds],
-        }
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -76,30 +48,18 @@ def main(arguments: Sequence[str]) -> None:
         compactions = _compactions(spark, source, Path(made), args.warm_ups, args.runs, wanted)
         reads = _reads(spark, Path(made) / "compacted", args.warm_ups, args.runs)
     verdicts = [
-        *_judge("compaction", compactions, [Goal(ours=_OURS, than=_BEST, at_most=1 / 3)]),
-        *_judge("snapshot after it", reads, [Goal(ours=_OURS, than=_PARQUET, at_most=1.1)]),
+        *judge("compaction", compactions, [Goal(ours=_OURS, than=_BEST, at_most=1 / 3)]),
+        *judge("snapshot after it", reads, [Goal(ours=_OURS, than=_PARQUET, at_most=1.1)]),
     ]
     show_verdicts(verdicts)
     spark.stop()
     if args.name:
-        results = {
-            "setting": {
-                "rows": args.rows,
-                "runs": args.runs,
-                "cores_used": _CORES,
-                "load_average_1m": load_before,
-                "python": platform.python_version(),
-                "apache_hudi": apache_hudi.VERSION,
-                **{name: version(name) for name in ("tidelake", "pyspark", "pyarrow", "polars")},
-            },
-            "compaction": {name: runs.as_json() for name, runs in compactions.items()},
-            "snapshot after it": {name: runs.as_json() for name, runs in reads.items()},
-            "goals": [verdict.as_json() for verdict in verdicts],
-        }
-        RESULTS.mkdir(exist_ok=True)
-        path = RESULTS / f"{args.name}.json"
-        path.write_text(json.dumps(results, indent=2) + "\n")
-        sys.stdout.write(f"\nresults in {path}\n")
+        save(
+            args.name,
+            setting(rows=args.rows, runs=args.runs, cores=_CORES, load=load_before),
+            {"compaction": compactions, "snapshot after it": reads},
+            verdicts,
+        )
 
 
 def _compactions(
@@ -130,7 +90,7 @@ def _compactions(
         for name in chosen[shift:] + chosen[:shift]:
             copy = folder / "copy"
             shutil.copytree(plain, copy)
-            seconds, cpu = _timed(partial(engines[name], copy))
+            seconds, cpu = timed(partial(engines[name], copy))
             sys.stderr.write(f"  {name}: {seconds:.3f} s, cpu {cpu:.3f} s\n")
             if number >= warm_ups:
                 found[name].seconds.append(seconds)
@@ -140,7 +100,7 @@ def _compactions(
             if name == _OURS and number == warm_ups + runs - 1:
                 shutil.copytree(copy, folder / "compacted")
             shutil.rmtree(copy)
-    _show("compaction", found)
+    show("compaction", found)
     return found
 
 
@@ -184,13 +144,13 @@ def _reads(spark: SparkSession, path: Path, warm_ups: int, runs: int) -> dict[st
         shift = number % 2
         names = list(engines)
         for name in names[shift:] + names[:shift]:
-            seconds, cpu = _timed(partial(_note, answers, engines[name]))
+            seconds, cpu = timed(partial(_note, answers, engines[name]))
             if number >= 2 * warm_ups:
                 found[name].seconds.append(seconds)
                 found[name].cpu.append(cpu)
     if len(answers) != 1:
         raise AnswersDifferError("the compacted table and its files do not hold the same rows")
-    _show("snapshot after it", found)
+    show("snapshot after it", found)
     return found
 
 
@@ -203,33 +163,3 @@ def _answer(frame: DataFrame) -> str:
         {"*": "count", "amount": "sum", "quantity": "sum", "ts": "max"}
     )
     return str(sorted(map(tuple, found.collect())))
-
-
-def _timed(act: Callable[[], object]) -> tuple[float, float]:
-    cpu_before = tree_cpu_s() or 0.0
-    started = time.perf_counter()
-    act()
-    seconds = time.perf_counter() - started
-    return seconds, (tree_cpu_s() or 0.0) - cpu_before
-
-
-def _show(what: str, found: dict[str, Runs]) -> None:
-    sys.stdout.write(f"\n{what}\n")
-    for name, runs in found.items():
-        cpu = statistics.median(runs.cpu)
-        sys.stdout.write(f"  {name:<16} {runs.median:7.3f} s   cpu {cpu:7.3f} s\n")
-    sys.stdout.flush()
-
-
-def _judge(case: str, found: dict[str, Runs], goals: Sequence[Goal]) -> list[Verdict]:
-    return [
-        Verdict(
-            case=case,
-            ours=goal.ours,
-            than=goal.than,
-            at_most=goal.at_most,
-            ratio=found[goal.ours].median / found[goal.than].median,
-        )
-        for goal in goals
-        if goal.ours in found and goal.than in found
-    ]
