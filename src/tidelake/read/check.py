@@ -17,6 +17,7 @@ from tidelake.formats import log_block
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.formats.log_block import BlockKind, HeaderKey, LogBlock
 from tidelake.model import Action, BaseFile, FileSlice, Instant, LogFile
+from tidelake.read.check_order import tied_keys
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.state import TableState
 from tidelake.records.schema import RECORD_KEY
@@ -124,6 +125,7 @@ def check_table(
     _note_leftovers(on_storage, counted, report)
     if not report.violations:
         _note_duplicates(state, view, report)
+        _note_ties(state, view, report)
     return report
 
 
@@ -376,6 +378,15 @@ def _note_duplicates(state: TableState, view: TableView, report: CheckReport) ->
                 f"{len(twice)} keys of partition {partition!r} are there more than once, such as "
                 f"{pc.min(twice).as_py()}: an update changes one of their rows"
             )
+
+
+def _note_ties(state: TableState, view: TableView, report: CheckReport) -> None:
+    for tied in tied_keys(state, view):
+        report.notes.append(
+            f"{tied.count} keys of file group {tied.group}, such as {tied.example}, got the same "
+            "ordering value from writes that overlapped: the write that completed last counts, but "
+            "to Apache Hudi the one that was requested last, unless a compaction came between"
+        )
 
 
 def _is_committed(view: TableView, path: str) -> bool:

@@ -133,3 +133,27 @@ def test_a_write_that_the_metadata_table_does_not_know_is_named(tmp_path: Path) 
     assert f"does not know deltacommit {last}" in violation.problem
     assert "which makes it good" in violation.next_step
     assert report.checked[check.PRESENT_FILES] > 0
+
+
+OVERLAPS = {
+    "v9_mor_nbcc_commit_time_overlap": True,
+    "v9_mor_nbcc_commit_time_compacted": True,
+    "v9_mor_nbcc_equal_order": True,
+    "v9_mor_nbcc_equal_order_compacted": True,
+    "v8_mor_nbcc_commit_time_overlap": True,
+    # Every row has an ordering value of its own.
+    "v9_mor_nbcc_overlap": False,
+    "v9_mor_nbcc_overlap_compacted": False,
+    "v8_mor_nbcc_overlap": False,
+}
+
+
+@pytest.mark.parametrize(("name", "is_tied"), OVERLAPS.items(), ids=list(OVERLAPS))
+def test_slices_are_named_whose_rows_depend_on_the_order_of_logs(
+    name: str, is_tied: bool, tmp_path: Path
+) -> None:
+    """Apache Hudi gives other rows of such a slice after a compaction."""
+    report = checked(unpacked(name, tmp_path))
+    named = [note for note in report.notes if "from writes that overlapped" in note]
+    assert bool(named) == is_tied
+    assert report.violations == []
