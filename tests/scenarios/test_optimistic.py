@@ -392,6 +392,28 @@ def test_B_23_early_detection_and_a_finished_owner(tmp_path: Path) -> None:
     assert lake.values() == {"a": 2}
 
 
+def commits_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(concurrency.Reviewer, "refuse_completed", lambda *_: None)
+
+
+@guards(commits_are_not_looked_at)
+def test_B_23_a_finished_owner_is_found_early(tmp_path: Path) -> None:
+    """With the check of commits on, no file is written behind a write that has completed."""
+    commits = {"hoodie.write.concurrency.early.conflict.check.commit.conflict": "true"}
+    lake = Lake(tmp_path, COW, 9, {**EARLY, **commits})
+    lake.write([row("a", 1), row("b", 1, p="y")])
+    ours = lake.writing([row("a", 3)])
+    ours.txn = ours.session.begin(UPSERT, None, looked_up=False)
+    lake.write([row("b", 2, p="y")])
+    lake.write([row("a", 2)])
+    before = set(lake.root.glob("p=x/*.parquet"))
+    with ours.txn, pytest.raises(WriteConflictError, match="both changed the same file group"):
+        ours._write()
+    assert set(lake.root.glob("p=x/*.parquet")) == before, "nothing was written"
+    lake.write([row("a", 3)])
+    assert lake.values() == {"a": 3, "b": 2}
+
+
 def partitions_do_not_count_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(early, "Slot", lambda _partition, name: Slot("", name))
     patch.setattr(protocol, "Slot", lambda _partition, name: Slot("", name), raising=False)

@@ -95,6 +95,13 @@ EARLY_STRATEGY = _key(
     Kind.TEXT,
     "Taken for the sake of Hudi's writers; there is one strategy, which reads markers.",
 )
+EARLY_COMMITS = _key(
+    "hoodie.write.concurrency.early.conflict.check.commit.conflict",
+    Kind.BOOLEAN,
+    "Whether early detection also takes in writes that have completed since the write began, whose "
+    "markers are gone.",
+    default="false",
+)
 EARLY_PERIOD_MS = _key(
     "hoodie.write.concurrency.async.conflict.detector.period_ms",
     Kind.INTEGER,

@@ -101,6 +101,7 @@ class ConcurrencyOptions:
     max_future_ms: int = 600_000
     checks_new_keys: bool = False
     early_period_ms: int | None = None
+    early_commits: bool = False
     checks_schema: bool = True
     merges_schema: bool = False
 
@@ -139,6 +140,7 @@ class ConcurrencyOptions:
             max_future_ms=keys.MAX_FUTURE_MS.count(given) or 0,
             checks_new_keys=keys.KEY_CHECK.flag(given),
             early_period_ms=_early(given),
+            early_commits=keys.EARLY_COMMITS.flag(given),
             checks_schema=keys.SCHEMA_CHECK.flag(given),
             merges_schema=_one_of(keys.SCHEMA_STRATEGY, given) == "merge",
         )

@@ -335,6 +335,7 @@ class WriteSession:
             shared_keys=self._shared_keys,
             checks_new_keys=options.checks_new_keys,
             early_period_ms=options.early_period_ms,
+            early_commits=options.early_commits,
         )
 
     @property

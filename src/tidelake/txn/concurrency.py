@@ -66,6 +66,8 @@ class Concurrency:
     """Whether writes conflict that added the same keys to file groups of their own."""
     early_period_ms: int | None = None
     """How often to look, while tasks write, whether the write will have to give way; None: never"""
+    early_commits: bool = False
+    """Whether such a look also takes in the writes that have completed since."""
 
     def __post_init__(self) -> None:
         if self.mode.is_shared and self.lock is None:
@@ -133,7 +135,14 @@ class Reviewer:
 
     def refuse_conflicts(self, ours: Footprint) -> None:
         """Raise `WriteConflictError` when the write has to give way to another."""
-        for instant in self._candidates(ours):
+        self._refuse(ours, [*self._completed(ours), *self._pending(ours)])
+
+    def refuse_completed(self, ours: Footprint) -> None:
+        """Raise `WriteConflictError` when a write has completed to which ours will give way."""
+        self._refuse(ours, self._completed(ours))
+
+    def _refuse(self, ours: Footprint, others: Iterable[Instant]) -> None:
+        for instant in others:
             theirs = footprint(instant, self.contents, self.concurrency.slot_name, self.history)
             if theirs is None:
                 continue
@@ -171,16 +180,17 @@ class Reviewer:
                 )
         return ()
 
-    def _candidates(self, ours: Footprint) -> Iterable[Instant]:
+    def _completed(self, ours: Footprint) -> list[Instant]:
         archived: Iterable[Instant] = ()
         if self.history is not None and self.start.may_miss(self.timeline):
             archived = self.history.instants()
         # A plan has seen what had completed by its time, whatever was pending then.
         basis = self.concurrency.basis if ours.kind is Kind.INGESTION else Basis.END
         known = completed_candidates(self.timeline, self.start, basis, archived)
-        yield from known
-        yield from (i for i in self.late if i.is_completed and i not in known)
-        yield from pending_candidates(
+        return [*known, *(i for i in self.late if i.is_completed and i not in known)]
+
+    def _pending(self, ours: Footprint) -> list[Instant]:
+        return pending_candidates(
             self.timeline,
             self.contents,
             self.start,

@@ -32,6 +32,8 @@ class Lookout:
         self._slot_name = slot_name
         self._expires_ms = expires_ms
         self._stop: Callable[[], None] | None = None
+        self.review: Callable[[], None] = lambda: None
+        """Raises `WriteConflictError` when writes that have ended changed what ours will."""
         self.found: WriteConflictError | None = None
         """The reason to give up, once there is one."""
 
@@ -42,7 +44,11 @@ class Lookout:
             shared = ours.intersection(self._begun(other))
             if shared:
                 self.found = self._conflict(other, shared)
-                break
+                return self.found
+        try:
+            self.review()
+        except WriteConflictError as found:
+            self.found = found
         return self.found
 
     def keep_looking(self, period_ms: int, give_up: Callable[[], None]) -> None:

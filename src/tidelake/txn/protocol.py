@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 
 from typing_extensions import Self
@@ -66,7 +67,6 @@ from tidelake.timeline.load import completion_time_from
 from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
 from tidelake.txn.candidates import Start, of_stats
 from tidelake.txn.concurrency import WRITER, Concurrency, Reviewer, SchemaResolver, lost
-from tidelake.txn.conflict import Slot
 from tidelake.txn.early import Lookout
 from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
 from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable, changes_of
@@ -313,16 +313,28 @@ class Transaction:
 
         A task that finds the heartbeat gone stops, so that ending it is how to give up.
         """
-        slot_name = self._concurrency.slot_name
-        planned = {
-            Slot(partition, slot_name(stat.file_id))
-            for partition, stats in profile.items()
-            for stat in stats
-            if stat.file_id
-        }
-        found = self._lookout.look(planned)
-        if found is not None:
-            raise found
+        stats = [
+            replace(stat, partition_path=partition)
+            for partition, found in profile.items()
+            for stat in found
+        ]
+        planned = of_stats(
+            stats,
+            {},
+            operation=self.operation,
+            requested_time=self.instant_time,
+            slot_name=self._concurrency.slot_name,
+        )
+
+        def review() -> None:
+            now = load_timeline(self._storage, self.config)
+            self._reviewer(now).refuse_completed(planned)
+
+        if self._concurrency.early_commits:
+            self._lookout.review = review
+        conflict = self._lookout.look(planned.slots)
+        if conflict is not None:
+            raise conflict
         self._lookout.keep_looking(period_ms, self.heartbeat.end)
 
     def commit(
@@ -450,8 +462,6 @@ class Transaction:
         """Hold the write to what others did since it began; return the schema to commit."""
         now = load_timeline(self._storage, self.config)
         self._times.see(now)
-        contents = TimelineContents(self._storage, self.config)
-        is_plan = self.owner is not None
         late = came_late(self.timeline, now, by_completion=self.config.layout_version != LAYOUT_1)
         for instant in late:
             _log.warning(
@@ -460,18 +470,7 @@ class Transaction:
                 instant.planned_as,
                 instant.requested_time,
             )
-        reviewer = Reviewer(
-            concurrency=self._concurrency,
-            start=Start.of_plan(self.instant_time)
-            if is_plan
-            else Start.of(self._seen, self.instant_time),
-            timeline=now,
-            contents=contents,
-            table_version=self.config.table_version,
-            history=open_history(self._storage, self.config),
-            is_alive=self._gives_signs_of_life,
-            late=late,
-        )
+        reviewer = self._reviewer(now, late)
         reviewer.refuse_lost(self.instant_time)
         if self.heartbeat.is_doomed:
             raise lost(self.instant_time, "it gave no sign of life for too long")
@@ -487,10 +486,25 @@ class Transaction:
             )
         if resolve_schema is None or self.owner is not None:
             return schema
-        found = commit_with_schema(writes_in_order(self.config, now), contents)
+        found = commit_with_schema(writes_in_order(self.config, now), reviewer.contents)
         if found is None:
             return resolve_schema(self.config.create_schema, "")
         return resolve_schema(found[1], found[0].requested_time)
+
+    def _reviewer(self, now: Timeline, late: Sequence[Instant] = ()) -> Reviewer:
+        """Return what compares this write with others' on a timeline."""
+        return Reviewer(
+            concurrency=self._concurrency,
+            start=Start.of(self._seen, self.instant_time)
+            if self.owner is None
+            else Start.of_plan(self.instant_time),
+            timeline=now,
+            contents=TimelineContents(self._storage, self.config),
+            table_version=self.config.table_version,
+            history=open_history(self._storage, self.config),
+            is_alive=self._gives_signs_of_life,
+            late=late,
+        )
 
     @property
     def _is_compared(self) -> bool:
