@@ -35,7 +35,7 @@ from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
 from tidelake.txn import FileChanges, MetadataKeeper
 from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.rollback import absolute_path
+from tidelake.txn.failed_files import absolute_path
 
 _log = logging.getLogger(__name__)
 

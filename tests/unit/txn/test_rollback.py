@@ -23,7 +23,7 @@ from tidelake.storage import LocalStorage, MemoryStorage, Storage, StorageSpec
 from tidelake.testing import Crash, Fault, FaultyStorage
 from tidelake.timeline import Timeline, TimelineContents, load_table_config, load_timeline
 from tidelake.txn import InstantTimes, begin, failed_writes, roll_back_failed
-from tidelake.txn.rollback import absolute_path
+from tidelake.txn.failed_files import absolute_path
 
 FAILED = [
     "v6_cow_failed_direct",
