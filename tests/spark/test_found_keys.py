@@ -76,6 +76,24 @@ def test_a_key_that_was_deleted_and_inserted_is_in_one_file_only(
 
 
 @pytest.mark.slow
+def test_a_key_that_came_back_behind_a_plan_is_found_after_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    trips = Trips(spark, tmp_path / "t", "SIMPLE")
+    trips.upsert(("a", "oslo", 1), ("b", "oslo", 1))
+    trips.table.delete_where("id = 'a'")
+    planned = trips.table.compact.schedule()
+    assert planned is not None
+    # Its file group is the one with the old base file, and the new one will not have the key.
+    trips.upsert(("a", "oslo", 2))
+    trips.table.compact.run(planned)
+    trips.upsert(("a", "oslo", 3))
+    assert trips.rows() == [("a", "oslo", 3), ("b", "oslo", 1)]
+    trips.table.delete_where("id = 'a'")
+    assert trips.rows() == [("b", "oslo", 1)]
+
+
+@pytest.mark.slow
 def test_of_a_key_that_comes_in_two_partitions_the_newer_row_is_taken(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -122,9 +122,11 @@ class Lookup:
         by_time = {i.requested_time: i for i in timeline.writes()}
         if self.state.config.table_version < 8:
             return True
+        completed_at = self.state.view.times(piece.base_file.instant_time) or ""
         for log in piece.log_files:
             instant = by_time.get(log.instant_time)
-            if instant is None:
+            if instant is None or log.instant_time < completed_at:
+                # Behind a plan its keys were found in an older base file, which may have had more.
                 return True
             metadata = contents.commit_metadata(instant)
             if LOOKED_UP_BY in metadata.extra_metadata:
