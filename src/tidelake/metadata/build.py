@@ -29,6 +29,7 @@ from tidelake.formats.partition_metadata import PartitionMetadata
 from tidelake.formats.properties import java_date
 from tidelake.metadata.names import (
     BUILD_PREFIX,
+    FIRST_BUILD,
     COLUMN_STATS,
     FILES,
     METADATA_FOLDER,
@@ -63,8 +64,6 @@ _PAYLOAD = "org.apache.hudi.metadata.HoodieMetadataPayload"
 _KEY_GENERATOR = "org.apache.hudi.metadata.HoodieTableMetadataKeyGenerator"
 _PAYLOAD_STRATEGY = "00000000-0000-0000-0000-000000000000"
 _BULK_INSERT = "BULK_INSERT_PREPPED"
-#: On layout 1 an instant that builds a partition has the newest time, and behind it this.
-_FIRST_BUILD = 10
 _FIRST_STATS = 8
 _FIRST_TYPED = 9
 _STATS_GROUPS = 2
@@ -272,7 +271,7 @@ def _build_time(config: TableConfig, timeline: Timeline, number: int) -> str:
     if config.layout_version != LAYOUT_1:
         return f"{number:017d}"
     newest = max((i.requested_time for i in timeline.completed), default="")
-    return f"{newest or BUILD_PREFIX}{_FIRST_BUILD + number:03d}"
+    return f"{newest or BUILD_PREFIX}{FIRST_BUILD + number:03d}"
 
 
 def write_base(

@@ -266,8 +266,10 @@ class MetadataTableKeeper:
     ) -> None:
         """Write down late what completed without the metadata table knowing."""
         contents = TimelineContents(self._env.storage, config)
-        writes = unknown(timeline.writes(), own.timeline)
-        cleans = unknown((i for i in timeline.completed if i.action is Action.CLEAN), own.timeline)
+        cleaned = (i for i in timeline.completed if i.action is Action.CLEAN)
+        with reading_metadata(""):
+            writes = unknown(timeline.writes(), own.timeline, own.contents)
+            cleans = unknown(cleaned, own.timeline, own.contents)
         columns = self.bounded_columns(config)
         missing = {i: self._written(i, contents, columns) for i in writes}
         missing |= {i: _cleaned(i, contents) for i in cleans}
@@ -324,7 +326,7 @@ class MetadataTableKeeper:
         if not own.has(instant_time):
             own.delete_strays(RECORD_INDEX, instant_time, frozenset())
             known = own.timeline.is_archived(instant_time) or (
-                instant_time <= built(own.timeline) and _lists(own, instant_time)
+                instant_time <= built(own.timeline, own.contents) and _lists(own, instant_time)
             )
             if known:
                 self._drop_told()

@@ -87,9 +87,9 @@ def open_record_index(
         return None
     with reading_metadata(""):
         own = OwnTable.load(storage)
-    if own is None:
-        return None
-    missing = unknown(timeline.writes(), own.timeline)
+        if own is None:
+            return None
+        missing = unknown(timeline.writes(), own.timeline, own.contents)
     if missing:
         raise CorruptFileError(
             f"{METADATA_FOLDER}/{RECORD_INDEX}",

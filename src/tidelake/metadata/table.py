@@ -106,7 +106,8 @@ class MetadataTable:
         with reading_metadata(""):
             own_config = load_table_config(folder)
             own_timeline = load_timeline(folder, own_config)
-        missing = unknown(timeline.writes(), own_timeline)
+            contents = TimelineContents(folder, own_config)
+            missing = unknown(timeline.writes(), own_timeline, contents)
         if missing:
             _log.warning(
                 "the metadata table of %s does not know %s %s: files are listed from storage. The "
@@ -116,7 +117,6 @@ class MetadataTable:
                 missing[0].requested_time,
             )
             return None
-        contents = TimelineContents(folder, own_config)
         view = TableView(
             table_version=own_config.table_version,
             timeline=own_timeline,
@@ -288,7 +288,9 @@ def unknown_writes(storage: Storage, config: TableConfig, timeline: Timeline) ->
     if FILES not in config.metadata_partitions or not folder.exists(".hoodie"):
         return ()
     with reading_metadata(""):
-        return unknown(timeline.writes(), load_timeline(folder, load_table_config(folder)))
+        own_config = load_table_config(folder)
+        own_timeline = load_timeline(folder, own_config)
+        return unknown(timeline.writes(), own_timeline, TimelineContents(folder, own_config))
 
 
 def _index_definitions(storage: Storage, config: TableConfig) -> Mapping[str, IndexDefinition]:

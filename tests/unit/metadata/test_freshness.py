@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from typing_extensions import override
 
+from tests.unit.txn.toy_table import new_storage
+from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.metadata.freshness import unknown
-from tidelake.model import Action, Instant, State
-from tidelake.timeline import Timeline
+from tidelake.model import Action, Instant, State, TableType
+from tidelake.timeline import Timeline, TimelineContents, load_table_config
 
-BUILD = "0" * 17
+BUILD, AGAIN, STATS = "0" * 17, f"{1:017d}", f"{2:017d}"
 T1, T2, T3 = (f"2026030110000000{n}" for n in (1, 3, 5))
 LATER = {T1: "20260301100000002", T2: "20260301100000004", T3: "20260301100000006"}
 
@@ -30,6 +33,19 @@ def timeline(*times: str, pending: str | None = None, **done: str) -> Timeline:
     return Timeline(instants=tuple(instants))
 
 
+class Contents(TimelineContents):
+    """What instants of the metadata table wrote: to `files`, but for one that builds statistics."""
+
+    def __init__(self) -> None:
+        storage = new_storage(9, TableType.MERGE_ON_READ)
+        super().__init__(storage, load_table_config(storage))
+
+    @override
+    def commit_metadata(self, instant: Instant) -> CommitMetadata:
+        name = "column_stats" if instant.requested_time in (STATS, f"{T2}011") else "files"
+        return CommitMetadata(partition_to_write_stats={name: ()})
+
+
 TABLE = {
     "every write is there": (timeline(T1, T2), timeline(BUILD, T1, T2), False),
     "ahead of the table": (timeline(T1), timeline(BUILD, T1, T2), False),
@@ -40,6 +56,26 @@ TABLE = {
     "its twin is archived": (timeline(T1, T2), timeline(T2), False),
     "built after the write": (timeline(T1, T2), timeline(BUILD, T2, **{f"t{BUILD}": T2}), False),
     "built by version 6 after the write": (timeline(T1, T2), timeline(f"{T1}010", T2), False),
+    "built anew after the write": (
+        timeline(T1, T2, T3),
+        timeline(BUILD, T1, AGAIN, T3, **{f"t{AGAIN}": LATER[T2]}),
+        False,
+    ),
+    "built anew by version 6 after the write": (
+        timeline(T1, T2, T3),
+        timeline(f"{T1[:-1]}0", f"{T2}010", T3, **{f"t{T2}010": LATER[T2]}),
+        False,
+    ),
+    "statistics built after the write": (
+        timeline(T1, T2, T3),
+        timeline(BUILD, T1, STATS, T3, **{f"t{STATS}": LATER[T2]}),
+        True,
+    ),
+    "statistics built by version 6 after the write": (
+        timeline(T1, T2, T3),
+        timeline(T1, f"{T2}011", T3, **{f"t{T2}011": LATER[T2]}),
+        True,
+    ),
     "nothing written yet": (timeline(), timeline(BUILD), False),
 }
 
@@ -47,4 +83,4 @@ TABLE = {
 @pytest.mark.parametrize("story", TABLE)
 def test_what_the_metadata_table_does_not_know(story: str) -> None:
     table, metadata, behind = TABLE[story]
-    assert bool(unknown(table.writes(), metadata)) is behind
+    assert bool(unknown(table.writes(), metadata, Contents())) is behind
