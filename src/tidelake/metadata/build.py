@@ -29,9 +29,9 @@ from tidelake.formats.partition_metadata import PartitionMetadata
 from tidelake.formats.properties import java_date
 from tidelake.metadata.names import (
     BUILD_PREFIX,
-    FIRST_BUILD,
     COLUMN_STATS,
     FILES,
+    FIRST_BUILD,
     METADATA_FOLDER,
     PARTITION_STATS,
     RECORD_INDEX,
