@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.interop.apache_hudi import VERSION
-from tests.interop.relay_table import TIGHT, RelayTable
+from tests.interop.relay_table import TIGHT, UNDOING, RelayTable
 from tests.interop.shared_table import COW, MOR, TALLY, Kind
 from tests.interop.truth import Row, rows
 
@@ -30,14 +30,6 @@ ROUNDS = (
     *("upsert", "upsert", "upsert", "delete", "merge") * 2,
     *("plan", "clean", "archive", "restore", "take back") * 2,
 )
-
-
-#: Where the metadata table has no statistics, Apache's restore builds them, takes that back with
-#: the writes, and leaves their names in the property: no writer of its own goes on after that.
-NO_STATISTICS = {
-    "hoodie.metadata.index.column.stats.enable": "false",
-    "hoodie.metadata.index.partition.stats.enable": "false",
-}
 
 
 class Relay(RelayTable):
@@ -174,7 +166,7 @@ def restore(relay: Relay, who: str) -> None:
     if is_ours:
         relay.ours.restore(instant, options=dict(relay.kind.options))
     else:
-        relay.call("rollback_to_savepoint", NO_STATISTICS, instant_time=f"'{instant}'")
+        relay.call("rollback_to_savepoint", UNDOING, instant_time=f"'{instant}'")
     relay.rewind(turn)
     if is_ours:
         relay.ours.delete_savepoint(instant)
