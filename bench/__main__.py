@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import sys
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -16,15 +13,13 @@ from urllib.parse import unquote, urlsplit
 from bench import contention, services, upkeep, write
 from bench.cases import Bench
 from bench.measure import Case, Verdict, judge, measure, show_times, show_verdicts
+from bench.runs import CORES, RESULTS, setting
 from bench.tables import specs
 from bench.timeline_open import LIMIT_S, measure_openings
 from tests.interop import apache_hudi
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-RESULTS = Path(__file__).parent / "results"
-_CORES = 2
 
 
 def main() -> None:
@@ -38,7 +33,8 @@ def main() -> None:
     args = parser.parse_args()
 
     opened = [] if args.only else _show_openings(args.runs)
-    spark = apache_hudi.session(cores=_CORES, memory="6g")
+    circumstances = setting(rows=args.rows, runs=args.runs)
+    spark = apache_hudi.session(cores=CORES, memory="6g")
     verdicts: list[Verdict] = []
     measured: dict[str, object] = {}
     tables: dict[str, object] = {}
@@ -53,7 +49,7 @@ def main() -> None:
     _write(
         RESULTS / f"{args.name}.json",
         {
-            "setting": _setting(args.rows, args.runs),
+            "setting": circumstances,
             "tables": tables,
             "cases": measured,
             "openings": opened,
@@ -108,21 +104,6 @@ def _show_openings(runs: int) -> list[dict[str, object]]:
             }
         )
     return shown
-
-
-def _setting(rows: int, runs: int) -> dict[str, object]:
-    packages = ("tidelake", "pyspark", "pyarrow", "polars", "pandas")
-    return {
-        "rows": rows,
-        "runs": runs,
-        "cores_used": _CORES,
-        "cores_of_machine": os.cpu_count(),
-        "load_average_1m": os.getloadavg()[0],  # neighbours make wall clocks lie
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "apache_hudi": apache_hudi.VERSION,
-        **{name: version(name) for name in packages},
-    }
 
 
 def _write(path: Path, results: dict[str, object]) -> None:

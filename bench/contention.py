@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 from bench.held_times import HeldTimes
 from bench.measure import AnswersDifferError
 from bench.peers import MOR, Bench, Engine, many_writers, start
+from bench.runs import RESULTS
 from bench.tables import REGIONS, base_rows, updated_rows
 from tidelake import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RESULTS = Path(__file__).parent / "results"
 _UPSERTS = 5
 _ROWS = 1_000
 _ATTEMPTS = 10

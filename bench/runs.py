@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import statistics
 import sys
@@ -17,6 +18,7 @@ from bench.measure import Goal, Verdict
 from tests.interop import apache_hudi
 
 RESULTS = Path(__file__).parent / "results"
+CORES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,16 +75,18 @@ def judge(case: str, found: Mapping[str, Runs], goals: Sequence[Goal]) -> list[V
     ]
 
 
-def setting(*, runs: int, cores: int, load: float, **others: int) -> dict[str, object]:
-    """Return under what circumstances was measured."""
+def setting(**sizes: int) -> dict[str, object]:
+    """Return under what circumstances is measured; call it before the work begins."""
+    packages = ("tidelake", "pyspark", "pyarrow", "polars", "pandas")
     return {
-        "runs": runs,
-        **others,
-        "cores_used": cores,
-        "load_average_1m": load,
+        **sizes,
+        "cores_used": CORES,
+        "cores_of_machine": os.cpu_count(),
+        "load_average_1m": os.getloadavg()[0],  # neighbours make wall clocks lie
         "python": platform.python_version(),
+        "platform": platform.platform(),
         "apache_hudi": apache_hudi.VERSION,
-        **{name: version(name) for name in ("tidelake", "pyspark", "pyarrow", "polars")},
+        **{name: version(name) for name in packages},
     }
 
 

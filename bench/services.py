@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.measure import AnswersDifferError, Goal, show_verdicts
-from bench.runs import Runs, judge, save, setting, show, timed
+from bench.runs import CORES, Runs, judge, save, setting, show, timed
 from bench.tables import specs
 from tests.interop import apache_hudi
 from tidelake import Table
@@ -25,7 +24,6 @@ from tidelake.timeline import update_table_config
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_CORES = 2
 _OURS, _BEST, _FLOOR = "tidelake", "hudi best", "plain rewrite"
 _PARQUET = "plain parquet"
 
@@ -41,9 +39,9 @@ def main(arguments: Sequence[str]) -> None:
     args = parser.parse_args(arguments)
     wanted = [name.strip() for name in args.engines.split(",") if name.strip()]
 
-    spark = apache_hudi.session(cores=_CORES, memory="4g")
+    circumstances = setting(rows=args.rows, runs=args.runs)
+    spark = apache_hudi.session(cores=CORES, memory="4g")
     (source,) = [s.build(spark) for s in specs(args.rows) if s.name == "mor-bucket"]
-    load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="tidelake-bench-") as made:
         compactions = _compactions(spark, source, Path(made), args.warm_ups, args.runs, wanted)
         reads = _reads(spark, Path(made) / "compacted", args.warm_ups, args.runs)
@@ -56,7 +54,7 @@ def main(arguments: Sequence[str]) -> None:
     if args.name:
         save(
             args.name,
-            setting(rows=args.rows, runs=args.runs, cores=_CORES, load=load_before),
+            circumstances,
             {"compaction": compactions, "snapshot after it": reads},
             verdicts,
         )

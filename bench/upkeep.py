@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from bench.critical_section import small_row
 from bench.measure import AnswersDifferError, Goal, show_verdicts
 from bench.peers import COW, MOR, ApacheHudi, Engine, Tidelake
-from bench.runs import Runs, judge, save, setting, show, timed
+from bench.runs import CORES, Runs, judge, save, setting, show, timed
 from bench.tables import base_rows, round_rows
 from tests.interop import apache_hudi
 from tests.writes.cases import Case
@@ -27,7 +26,6 @@ from tidelake.env import SystemClock
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CORES = 2
 _OURS, _APACHE = "tidelake", "hudi"
 _WITH = " with metadata table"
 _ROWS = 100_000
@@ -54,8 +52,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--name", default="", help="name of a results file; none by default")
     args = parser.parse_args(arguments)
 
-    load_before = os.getloadavg()[0]
-    spark = apache_hudi.session(cores=_CORES, memory="4g")
+    circumstances = setting(runs=args.runs, commits=args.commits)
+    spark = apache_hudi.session(cores=CORES, memory="4g")
     measured: dict[str, dict[str, Runs]] = {}
     verdicts = []
     with tempfile.TemporaryDirectory(prefix="tidelake-bench-") as made:
@@ -76,9 +74,6 @@ def main(arguments: Sequence[str]) -> None:
     show_verdicts(verdicts)
     spark.stop()
     if args.name:
-        circumstances = setting(
-            runs=args.runs, cores=_CORES, load=load_before, commits=args.commits
-        )
         save(args.name, circumstances, measured, verdicts)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import statistics
 import sys
@@ -14,21 +13,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.cpu import tree_cpu_s
 from bench.measure import AnswersDifferError, Goal, Verdict, show_verdicts
 from bench.peers import COW, DELTA_VERSION, ICEBERG_VERSION, MOR, Bench, Engine, lone_writers, start
+from bench.runs import CORES, RESULTS, setting
 from bench.tables import base_rows, round_rows
-from tests.interop import apache_hudi
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RESULTS = Path(__file__).parent / "results"
-_CORES = 2
 _SMALL_TABLE = 100_000
 _SMALL_CHANGE = 100
 _OURS = "tidelake"
@@ -92,7 +88,7 @@ def main(arguments: Sequence[str]) -> None:
 
     with tempfile.TemporaryDirectory(prefix="tidelake-bench-") as made:
         folder = Path(made)
-        bench = start(folder, cores=_CORES, memory="4g")
+        bench = start(folder, cores=CORES, memory="4g")
         wanted = [name.strip() for name in args.engines.split(",") if name.strip()]
         engines = [e for e in lone_writers(bench) if not wanted or e.name in wanted]
         for name in bench.left_out:
@@ -109,7 +105,11 @@ def main(arguments: Sequence[str]) -> None:
             judged = _judge(load, commits)
             verdicts += judged
             measured[load.name] = {
-                "setting": _setting(args.rows, args.runs),
+                "setting": {
+                    **setting(rows=args.rows, runs=args.runs),
+                    "delta": DELTA_VERSION,
+                    "iceberg": ICEBERG_VERSION,
+                },
                 "left_out": list(bench.left_out),
                 "engines": {name: each.as_json() for name, each in commits.items()},
                 "goals": [verdict.as_json() for verdict in judged],
@@ -142,7 +142,7 @@ def _bulk(spark: SparkSession, folder: Path, rows: int, count: int, only: str) -
     name = "W1 bulk_insert"
     if only not in name:
         return None
-    source = _staged(base_rows(spark, rows), folder / "input" / f"base-{rows}", _CORES)
+    source = _staged(base_rows(spark, rows), folder / "input" / f"base-{rows}", CORES)
     goals = tuple(
         Goal(ours=ours, than=than, at_most=at_most)
         for ours in (_OURS_NO_BUCKET, _OURS)
@@ -161,7 +161,7 @@ def _rounds(table_type: str) -> _Make:
         if only not in name:
             return None
         inputs = [
-            _staged(round_rows(spark, rows, at), folder / "input" / f"round-{rows}-{at}", _CORES)
+            _staged(round_rows(spark, rows, at), folder / "input" / f"round-{rows}-{at}", CORES)
             for at in range(1, count + 1)
         ]
         goals = [Goal(ours=_OURS, than=_BEST, at_most=1 / (2 if table_type == COW else 1.3))]
@@ -171,7 +171,7 @@ def _rounds(table_type: str) -> _Make:
             name=name,
             table_type=table_type,
             loads=False,
-            first=_staged(base_rows(spark, rows), folder / "input" / f"base-{rows}", _CORES),
+            first=_staged(base_rows(spark, rows), folder / "input" / f"base-{rows}", CORES),
             inputs=inputs,
             goals=goals,
         )
@@ -200,7 +200,7 @@ def _small(table_type: str) -> _Make:
             name=name,
             table_type=table_type,
             loads=False,
-            first=_staged(base, folder / "input" / f"base-{table_rows}", _CORES),
+            first=_staged(base, folder / "input" / f"base-{table_rows}", CORES),
             inputs=inputs,
             goals=[Goal(ours=_OURS, than=_BEST, at_most=1 / (2 if table_type == COW else 1.4))],
         )
@@ -339,20 +339,3 @@ def _judge(load: Workload, commits: Mapping[str, Commits]) -> list[Verdict]:
 
 def _slug(name: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
-
-
-def _setting(rows: int, runs: int) -> dict[str, object]:
-    packages = ("tidelake", "pyspark", "pyarrow", "polars", "pandas")
-    return {
-        "rows": rows,
-        "runs": runs,
-        "cores_used": _CORES,
-        "cores_of_machine": os.cpu_count(),
-        "load_average_1m": os.getloadavg()[0],  # neighbours make wall clocks lie
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "apache_hudi": apache_hudi.VERSION,
-        "delta": DELTA_VERSION,
-        "iceberg": ICEBERG_VERSION,
-        **{name: version(name) for name in packages},
-    }

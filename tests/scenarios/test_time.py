@@ -196,7 +196,7 @@ def test_A_10_a_lease_lost_in_the_critical_section(storage: MemoryStorage) -> No
     txn = ours.begin()
     stats = ours.write(txn, "a", "ours")
     armed["now"] = True
-    with pytest.raises(LockLostError), txn:
+    with pytest.raises(LockLostError, match="lost while it was needed"), txn:
         ours.commit(txn, stats)
     assert Toy(storage).rows()["a"] == "theirs"
     assert Toy(storage).leftovers() == []

@@ -203,28 +203,6 @@ def test_a10_a_lock_that_was_lost_stops_the_commit(
     assert Toy(storage).rows()["a"] == "theirs"
 
 
-def test_a_lock_that_is_lost_after_the_checks_stops_the_commit(
-    storage: MemoryStorage, clock: ManualClock
-) -> None:
-    stalled = {"armed": False}
-
-    def stall(_number: int, name: str, path: str) -> None:
-        if stalled["armed"] and name == "files_below" and ".temp" in path:
-            stalled["armed"] = False
-            clock.sleep_ms(LEASE_MS + 1)
-            other = Writer(storage, clock, 2)
-            txn = other.begin()
-            other.commit(txn, other.write(txn, "a", "theirs"))
-
-    ours = Writer(FaultyStorage(storage, stall), clock, 1)
-    txn = ours.begin()
-    stats = ours.write(txn, "a", "ours")
-    stalled["armed"] = True
-    with pytest.raises(LockLostError, match="lost while it was needed"):
-        ours.commit(txn, stats)
-    assert Toy(storage).rows()["a"] == "theirs"
-
-
 def test_d17_a_writer_that_was_silent_for_too_long_gives_up(
     storage: MemoryStorage, clock: ManualClock
 ) -> None:
