@@ -27,9 +27,9 @@ TIGHT = {
 
 
 #: Where the metadata table has no statistics, Apache Hudi builds them before it undoes anything.
-#: Its restore then takes that back with the writes, and leaves the names in the property: no writer
-#: of its own goes on after that. On version 6 it also refuses to undo what its metadata table has
-#: compacted meanwhile.
+#: Its restore takes that back with the writes and leaves the names in the property, of its own
+#: tables as well; as a rule its next write then fails. On version 6 it refuses to undo what its
+#: metadata table has compacted meanwhile.
 UNDOING = {
     "hoodie.metadata.index.column.stats.enable": "false",
     "hoodie.metadata.index.partition.stats.enable": "false",
