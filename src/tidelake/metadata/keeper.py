@@ -268,10 +268,13 @@ class MetadataTableKeeper:
         contents = TimelineContents(self._env.storage, config)
         cleaned = (i for i in timeline.completed if i.action is Action.CLEAN)
         with reading_metadata(""):
-            writes = unknown(timeline.writes(), own.timeline, own.contents)
-            cleans = unknown(cleaned, own.timeline, own.contents)
+            writes = unknown(timeline.writes(), timeline, own.timeline, own.contents)
+            cleans = unknown(cleaned, timeline, own.timeline, own.contents)
+            # Said twice, a file would stay in the list of Apache Hudi when a clean takes it away:
+            # there the one and the other cancel out.
+            listed = listed_files(own) if writes else {}
         columns = self.bounded_columns(config)
-        missing = {i: self._written(i, contents, columns) for i in writes}
+        missing = {i: self._written(i, contents, columns, listed) for i in writes}
         missing |= {i: _cleaned(i, contents) for i in cleans}
         for instant in sorted(missing, key=lambda i: i.completion_time or ""):
             if instant in writes or missing[instant]:
@@ -284,7 +287,11 @@ class MetadataTableKeeper:
                 self._write(own, instant.requested_time, missing[instant], times)
 
     def _written(
-        self, instant: Instant, contents: TimelineContents, columns: Sequence[str]
+        self,
+        instant: Instant,
+        contents: TimelineContents,
+        columns: Sequence[str],
+        listed: Mapping[str, Mapping[str, int]],
     ) -> FileChanges:
         metadata = contents.commit_metadata(instant)
         named = changes_of(metadata.write_stats).written
@@ -294,7 +301,8 @@ class MetadataTableKeeper:
             for name in files:
                 path = f"{partition}/{name}" if partition else name
                 there = self._env.storage.stat(path)
-                if there is not None:
+                known = listed.get(partition, {}).get(name)
+                if there is not None and there.size_bytes != known:
                     written.setdefault(partition, {})[name] = there.size_bytes
         if not columns or metadata.schema is None:
             return FileChanges(written=written)

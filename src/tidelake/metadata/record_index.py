@@ -89,7 +89,7 @@ def open_record_index(
         own = OwnTable.load(storage)
         if own is None:
             return None
-        missing = unknown(timeline.writes(), own.timeline, own.contents)
+        missing = unknown(timeline.writes(), timeline, own.timeline, own.contents)
     if missing:
         raise CorruptFileError(
             f"{METADATA_FOLDER}/{RECORD_INDEX}",

@@ -107,7 +107,7 @@ class MetadataTable:
             own_config = load_table_config(folder)
             own_timeline = load_timeline(folder, own_config)
             contents = TimelineContents(folder, own_config)
-            missing = unknown(timeline.writes(), own_timeline, contents)
+            missing = unknown(timeline.writes(), timeline, own_timeline, contents)
         if missing:
             _log.warning(
                 "the metadata table of %s does not know %s %s: files are listed from storage. The "
@@ -290,7 +290,8 @@ def unknown_writes(storage: Storage, config: TableConfig, timeline: Timeline) ->
     with reading_metadata(""):
         own_config = load_table_config(folder)
         own_timeline = load_timeline(folder, own_config)
-        return unknown(timeline.writes(), own_timeline, TimelineContents(folder, own_config))
+        contents = TimelineContents(folder, own_config)
+        return unknown(timeline.writes(), timeline, own_timeline, contents)
 
 
 def _index_definitions(storage: Storage, config: TableConfig) -> Mapping[str, IndexDefinition]:

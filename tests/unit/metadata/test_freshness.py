@@ -12,6 +12,7 @@ from tidelake.model import Action, Instant, State, TableType
 from tidelake.timeline import Timeline, TimelineContents, load_table_config
 
 BUILD, AGAIN, STATS = "0" * 17, f"{1:017d}", f"{2:017d}"
+BEFORE = "20260301100000000"
 T1, T2, T3 = (f"2026030110000000{n}" for n in (1, 3, 5))
 LATER = {T1: "20260301100000002", T2: "20260301100000004", T3: "20260301100000006"}
 
@@ -22,7 +23,7 @@ def timeline(*times: str, pending: str | None = None, **done: str) -> Timeline:
             requested_time=time,
             action=Action.DELTACOMMIT,
             state=State.COMPLETED,
-            completion_time=done.get(f"t{time}", LATER.get(time, time)),
+            completion_time=done.get(f"t{time}", LATER.get(time[:17], time)),
         )
         for time in times
     ]
@@ -31,6 +32,18 @@ def timeline(*times: str, pending: str | None = None, **done: str) -> Timeline:
             Instant(requested_time=pending, action=Action.DELTACOMMIT, state=State.INFLIGHT)
         )
     return Timeline(instants=tuple(instants))
+
+
+def with_plan(planned: str, completed: str | None, *times: str) -> Timeline:
+    """Return writes behind a compaction."""
+    plan = Instant(
+        requested_time=planned,
+        action=Action.COMMIT if completed else Action.COMPACTION,
+        state=State.COMPLETED if completed else State.REQUESTED,
+        completion_time=completed,
+        pending_action=Action.COMPACTION if completed else None,
+    )
+    return Timeline(instants=(plan, *timeline(*times).instants))
 
 
 class Contents(TimelineContents):
@@ -63,7 +76,7 @@ TABLE = {
     ),
     "built anew by version 6 after the write": (
         timeline(T1, T2, T3),
-        timeline(f"{T1[:-1]}0", f"{T2}010", T3, **{f"t{T2}010": LATER[T2]}),
+        timeline(BEFORE, f"{T2}010", T3),
         False,
     ),
     "statistics built after the write": (
@@ -76,6 +89,26 @@ TABLE = {
         timeline(T1, f"{T2}011", T3, **{f"t{T2}011": LATER[T2]}),
         True,
     ),
+    "built by version 6 while a plan was carried out": (
+        with_plan(T1, LATER[T3], T2),
+        timeline(BEFORE, f"{T2}010", T1, T3),
+        True,
+    ),
+    "built by version 6 while a plan was pending": (
+        with_plan(T1, None, T2),
+        timeline(BEFORE, f"{T2}010", T3),
+        True,
+    ),
+    "built by version 6 after the plan": (
+        with_plan(T1, LATER[T1], T2),
+        timeline(BEFORE, f"{T2}010", T1, T3),
+        False,
+    ),
+    "built while a plan was pending": (
+        with_plan(T1, None, T2),
+        timeline(BUILD, T3, **{f"t{BUILD}": LATER[T2]}),
+        False,
+    ),
     "nothing written yet": (timeline(), timeline(BUILD), False),
 }
 
@@ -83,4 +116,4 @@ TABLE = {
 @pytest.mark.parametrize("story", TABLE)
 def test_what_the_metadata_table_does_not_know(story: str) -> None:
     table, metadata, behind = TABLE[story]
-    assert bool(unknown(table.writes(), metadata, Contents())) is behind
+    assert bool(unknown(table.writes(), table, metadata, Contents())) is behind
