@@ -8,8 +8,9 @@ from pyspark.sql import SparkSession
 from tests.interop.apache_hudi import VERSION, session
 from tests.interop.shared_table import TALLY
 
-#: Thousands of tiny jobs: what the JVM spends on fast code it would never get back.
-_JVM = "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Thousands of tiny jobs: what the JVM spends on fast code it would never get back. Each has code
+#: of its own, made by Spark, which fills what such a JVM sets aside: then it compiles no more.
+_JVM = "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=512m"
 
 
 @pytest.fixture(scope="session")
