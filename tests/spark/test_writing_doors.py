@@ -413,6 +413,15 @@ def _as_rows(spark: SparkSession, given: Rows) -> list[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_a_number_that_is_none_is_found_among_others(spark: SparkSession, tmp_path: Path) -> None:
+    first = spark.sql("select id, if(id = 2, double('NaN'), id / 4) as x from range(5)")
+    table = Table.create(spark, str(tmp_path / "numbers"), first, key="id")
+    table.insert(first.coalesce(1))
+    assert [r.id for r in table.read(where="x > 7.5").collect()] == [2]
+    assert [r.id for r in table.read(where="x = double('NaN')").collect()] == [2]
+    assert [r.id for r in table.read(where="x > 0.5").orderBy("id").collect()] == [2, 3, 4]
+
+
 def test_nan_is_the_greatest_ordering_value_and_minus_zero_is_below_zero(
     spark: SparkSession, tmp_path: Path, table_type: str
 ) -> None:

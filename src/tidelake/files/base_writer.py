@@ -62,8 +62,12 @@ def base_schema(spec: WriteSpec, dictionaries: Collection[str] = ()) -> pa.Schem
     )
 
 
-def _options(spec: WriteSpec, schema: pa.Schema) -> dict[str, Any]:
-    """Return the arguments of pyarrow's writer; raise `ConfigError` for an unknown codec."""
+def _options(spec: WriteSpec, schema: pa.Schema, nans: Collection[str] = ()) -> dict[str, Any]:
+    """Return the arguments of pyarrow's writer; raise `ConfigError` for an unknown codec.
+
+    The bounds that Arrow puts into a footer pass over numbers that are none, such as `nans` have;
+    Spark takes these for the greatest, and would not look for them in a row group with bounds.
+    """
     settings = spec.parquet
     codec = _CODECS.get(settings.codec.lower())
     if codec is None:
@@ -73,14 +77,32 @@ def _options(spec: WriteSpec, schema: pa.Schema) -> dict[str, Any]:
         )
     # A dictionary of values that do not repeat is made for nothing.
     unique = {RECORD_KEY, SEQUENCE_NUMBER, *spec.keys.fields}
-    repeated = [path for path in _leaves(schema) if path.partition(".")[0] not in unique]
+    leaves = _leaves(schema)
+    repeated = [path for path in leaves if path.partition(".")[0] not in unique]
+    unbounded = {*nans, *_nested_floats(schema)}
     return {
         "compression": codec,
         "compression_level": 1 if codec == "zstd" else None,
         "use_dictionary": repeated if settings.dictionary else False,
         "data_page_size": settings.page_size_bytes,
         "store_schema": False,
+        "write_statistics": [path for path in leaves if path not in unbounded] or False,
     }
+
+
+@lru_cache(maxsize=64)
+def _nested_floats(schema: pa.Schema) -> list[str]:
+    """Return the numbers inside of other columns, at which nobody looks one by one."""
+    parquet = pq.ParquetWriter(pa.BufferOutputStream(), schema, store_schema=False)
+    parquet.close()
+    made = parquet.writer.metadata.schema
+    columns = (made.column(at) for at in range(len(made)))
+    return [c.path for c in columns if "." in c.path and c.physical_type in ("FLOAT", "DOUBLE")]
+
+
+@lru_cache(maxsize=64)
+def _floats(schema: pa.Schema) -> list[str]:
+    return [field.name for field in schema if pa.types.is_floating(field.type)]
 
 
 @lru_cache(maxsize=64)
@@ -97,8 +119,10 @@ def parquet_bytes(rows: pa.Table, spec: WriteSpec) -> memoryview:
     schema = base_schema(spec)
     columns = [_as_stored(rows.column(field.name), field.type) for field in schema]
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, schema, **_options(spec, schema)) as parquet:
-        parquet.write_table(pa.Table.from_arrays(columns, schema=schema))
+    table = pa.Table.from_arrays(columns, schema=schema)
+    options = _options(spec, schema, nan_columns(table, _floats(schema)))
+    with pq.ParquetWriter(sink, schema, **options) as parquet:
+        parquet.write_table(table)
         parquet.add_key_value_metadata(_schema_entries(spec))
     return memoryview(sink.getvalue())
 
@@ -151,10 +175,11 @@ class BaseFileWriter:
         self._held: list[pa.Table] = []
         self._held_bytes = 0
         self._flushed_bytes = 0
-        options = _options(spec, self._schema)
+        self._unbounded: frozenset[str] = frozenset()
+        """Columns of which the footer has no bounds."""
+        self._parquet: pq.ParquetWriter | None = None
+        _options(spec, self._schema)  # what is wrong with them shows before there is a file
         self._file = NewFile(storage, spec, in_partition(partition, self.name), kind)
-        with self._file.writing():
-            self._parquet = pq.ParquetWriter(self._file.sink, self._schema, **options)
 
     @property
     def is_full(self) -> bool:
@@ -190,8 +215,7 @@ class BaseFileWriter:
             for field in self._schema
         ]
         self._held.append(pa.Table.from_arrays(columns, schema=self._schema))
-        if self._bounded:
-            self._nans |= nan_columns(self._held[-1], self._bounded)
+        self._nans |= nan_columns(self._held[-1], _floats(self._schema))
         self._held_bytes += self._held[-1].nbytes
         self.row_count += rows.num_rows
         if self._held_bytes >= self._flush_at():
@@ -216,10 +240,34 @@ class BaseFileWriter:
         if not self._held:
             return
         table = pa.concat_tables(self._held).unify_dictionaries()
+        parquet = self._parquet or self._open()
         with self._file.writing():
-            self._parquet.write_table(table, row_group_size=max(1, table.num_rows))
+            parquet.write_table(table, row_group_size=max(1, table.num_rows))
         self._flushed_bytes += self._held_bytes
         self._held, self._held_bytes = [], 0
+
+    def _open(self) -> pq.ParquetWriter:
+        """Begin the file, once the rows of its first row group say which columns have bounds."""
+        self._unbounded = frozenset(self._nans)
+        options = _options(self._spec, self._schema, self._unbounded)
+        with self._file.writing():
+            self._parquet = pq.ParquetWriter(self._file.sink, self._schema, **options)
+        return self._parquet
+
+    def _again(self) -> pq.ParquetWriter:
+        """Write what was written once more, without the bounds of all columns that have none."""
+        assert self._parquet is not None
+        with self._file.writing():
+            self._parquet.close()
+        written = pq.ParquetFile(self._file.begin_again())
+        parquet = self._open()
+        for at in range(written.num_row_groups):
+            rows = written.read_row_group(at)
+            columns = [_as_stored(rows.column(f.name), f.type) for f in self._schema]
+            table = pa.Table.from_arrays(columns, schema=self._schema)
+            with self._file.writing():
+                parquet.write_table(table, row_group_size=max(1, table.num_rows))
+        return parquet
 
     def finish(
         self,
@@ -236,9 +284,12 @@ class BaseFileWriter:
         `changes` the change log beside it.
         """
         self._flush()
-        self._parquet.add_key_value_metadata(self._footer())
+        parquet = self._parquet or self._open()
+        if not self._nans <= self._unbounded:
+            parquet = self._again()
+        parquet.add_key_value_metadata(self._footer())
         with self._file.writing():
-            self._parquet.close()
+            parquet.close()
         size_bytes = self._file.finish()
         instant, name = replaces or (NO_PREVIOUS_COMMIT, None)
         return WriteStat(
@@ -254,15 +305,15 @@ class BaseFileWriter:
             num_deletes=deletes,
             total_write_bytes=size_bytes,
             file_size_in_bytes=size_bytes,
-            column_bounds=self._bounds(),
+            column_bounds=self._bounds(parquet),
             new_keys=together(self._new_keys),
             **NO_LOG_STATS,
         )
 
-    def _bounds(self) -> Mapping[str, ColumnBounds] | None:
+    def _bounds(self, parquet: pq.ParquetWriter) -> Mapping[str, ColumnBounds] | None:
         if not self._bounded:
             return None
-        return footer_bounds(self._parquet.writer.metadata, self._bounded, nans=self._nans)
+        return footer_bounds(parquet.writer.metadata, self._bounded, nans=self._nans)
 
     def _footer(self) -> Mapping[str, str]:
         entries = _schema_entries(self._spec)
@@ -289,8 +340,9 @@ class BaseFileWriter:
     def close(self) -> None:
         """Let go of the file."""
         # An unfinished Parquet writer would try to end its file once nobody holds it.
-        with suppress(OSError, pa.ArrowException):
-            self._parquet.close()
+        if self._parquet is not None:
+            with suppress(OSError, pa.ArrowException):
+                self._parquet.close()
         self._file.close()
 
 

@@ -218,13 +218,9 @@ def joined_columns(
     }
 
 
-def nan_columns(rows: pa.Table, kinds: Mapping[str, ColumnKind]) -> set[str]:
-    """Return the columns that hold numbers that are none."""
-    return {
-        name
-        for name, kind in kinds.items()
-        if kind.kind in _FLOATS and pc.any(pc.is_nan(rows.column(name))).as_py()
-    }
+def nan_columns(rows: pa.Table, floats: Iterable[str]) -> set[str]:
+    """Return those of the columns `floats` that hold numbers that are none."""
+    return {name for name in floats if pc.any(pc.is_nan(rows.column(name))).as_py()}
 
 
 def _nothing(kind: ColumnKind) -> ColumnBounds:

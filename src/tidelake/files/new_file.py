@@ -49,6 +49,19 @@ class NewFile:
         except OSError as cause:
             raise StorageError(self.path, cause.strerror or str(cause)) from cause
 
+    def begin_again(self) -> pa.Buffer:
+        """Return what was written so far, and forget it."""
+        if self._local is None:
+            written = self.sink.getvalue()
+            self.sink = pa.BufferOutputStream()
+            return written
+        with self.writing():
+            self.sink.close()
+            with pa.OSFile(self._local, "rb") as file:
+                written = file.read_buffer()
+            self.sink = pa.OSFile(self._local, "wb")
+        return written
+
     def finish(self) -> int:
         """Make the file durable and return its size.
 

@@ -6,6 +6,7 @@ most of a record is the same in every record of its kind.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from uuid import UUID
@@ -95,7 +96,7 @@ def encode_column_stats(
     """
     kind = RecordType.PARTITION_STATS if is_partition else RecordType.COLUMN_STATS
     parts = [_HEAD, _long(kind), _NULL, _NULL, _SET, _SET, _text(name), _SET, _text(column)]
-    parts += (_bound(bounds.kind, value) for value in (bounds.minimum, bounds.maximum))
+    parts += (_bound(bounds.kind, value) for value in _told(bounds))
     counts = (bounds.value_count, bounds.null_count, bounds.packed_bytes, bounds.plain_bytes)
     parts += (_SET + _long(count) for count in counts)
     parts.append(_FALSE)
@@ -108,6 +109,18 @@ def encode_column_stats(
         parts += (_SET, _long(ordinal), _NULL if info is None else _SET + _text(info))
     others = 2 if table_version >= _FIRST_SECONDARY else 1
     return b"".join((*parts, _NULL * others))
+
+
+def _told(bounds: ColumnBounds) -> tuple[Physical | None, Physical | None]:
+    """Return bounds that hold a number that is none as well, though they do not name it.
+
+    Apache Hudi finds nothing at all in a file, or a partition, whose greatest value is such a one.
+    """
+    least, greatest = bounds.minimum, bounds.maximum
+    if not (isinstance(greatest, float) and math.isnan(greatest)):
+        return least, greatest
+    is_bound = isinstance(least, float) and least < math.inf
+    return (least if is_bound else -math.inf), math.inf
 
 
 def encode_deleted_stats(table_version: int, *, name: str, column: str) -> bytes:

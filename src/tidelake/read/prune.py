@@ -78,7 +78,8 @@ class Pruner:
         by_path = partition_stats(values, self._types)
         if by_path and not self._matches(by_path):
             return False
-        return self._matches(_bounds(self._partition_statistics.get(partition, {})))
+        known = self._partition_statistics.get(partition, {})
+        return self._matches(_bounds({n: s for n, s in known.items() if not _is_float(s)}))
 
     def _matches(self, stats: Mapping[str, bounds.ColumnStats]) -> bool:
         return self._predicate is None or may_match(self._predicate, stats)
@@ -92,7 +93,16 @@ class Pruner:
         return statistics.partition_stats(sorted(self._columns))
 
 
+def _is_float(stats: ColumnStats) -> bool:
+    return isinstance(stats.min, float) or isinstance(stats.max, float)
+
+
 def _bounds(stats: Mapping[str, ColumnStats]) -> dict[str, bounds.ColumnStats]:
+    """Return what can be relied on.
+
+    Of a file with a number that is none in a column Apache Hudi says that all numbers are 0. In the
+    bounds of a partition nobody can tell that any more.
+    """
     return {
         name: bounds.ColumnStats(
             minimum=known.min,
@@ -101,6 +111,7 @@ def _bounds(stats: Mapping[str, ColumnStats]) -> dict[str, bounds.ColumnStats]:
             value_count=known.value_count,
         )
         for name, known in stats.items()
+        if not (_is_float(known) and known.min == known.max == 0)
     }
 
 

@@ -137,7 +137,7 @@ def test_rows_and_footers_say_the_same() -> None:
 
 def test_numbers_that_are_none_are_inside_of_the_bounds() -> None:
     rows = table([{**ROWS[0], "c_double": math.nan}, *ROWS[1:]])
-    assert nan_columns(rows, KINDS) == {"c_double"}
+    assert nan_columns(rows, ["c_float", "c_double"]) == {"c_double"}
     found = [
         row_bounds(rows, KINDS)["c_double"],
         footer_bounds(footer(rows), KINDS, nans={"c_double"})["c_double"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def row(number: int, ts: int) -> dict[str, Any]:
     }
 
 
-def write(root: str, numbers: range, ts: int, do: str = "upsert", **options: str) -> None:
+def write(root: str, numbers: Iterable[int], ts: int, do: str = "upsert", **options: str) -> None:
     rows = pa.Table.from_pylist([row(n, ts) for n in numbers])
     given = {
         **ASKED,
