@@ -98,9 +98,11 @@ class Kept:
         source = self.spark.createDataFrame([(n,) for n in numbers], "n long").coalesce(1)
         return source.selectExpr(*columns)
 
-    def we(self, operation: str, numbers: Sequence[int], ts: int) -> None:
+    def we(self, operation: str, numbers: Sequence[int], ts: int, **options: str) -> None:
         frame = self.rows(numbers, ts)
-        getattr(Table.open(self.spark, self.path), operation)(frame, options=self.options)
+        given = {key.replace("__", "."): value for key, value in options.items()}
+        table = Table.open(self.spark, self.path)
+        getattr(table, operation)(frame, options={**self.options, **given})
         self.took_effect(operation, frame)
         self.check(f"our {operation} at {ts}")
 
@@ -124,6 +126,11 @@ class Kept:
         frame.write.format("hudi").options(**settings).mode("append").save(self.path)
         self.took_effect(operation, frame)
         self.check(f"their {operation} at {ts}")
+
+    def we_delete_partition(self, region: str) -> None:
+        Table.open(self.spark, self.path).delete_partitions([region], options=self.options)
+        self.truth = {key: row for key, row in self.truth.items() if row[1] != region}
+        self.check(f"without {region}")
 
     def took_effect(self, operation: str, frame: DataFrame) -> None:
         rows = {row["id"]: tuple(row) for row in frame.collect()}
@@ -212,12 +219,44 @@ def test_apache_reads_and_writes_through_the_metadata_table_that_we_keep(
     assert metadata_partitions(kept.root) == names
     kept.check_filters("two writes of ours")
     kept.they("upsert", range(7, 11), 3, **through_index(version))
-    kept.we("delete", [1, 4], 4)
-    kept.we("upsert", [2, 7, 12, 13], 5)
+    kept.we("delete", [1, 4], 4, **through_index(version))
+    kept.we("upsert", [2, 7, 12, 13], 5, **through_index(version))
     kept.check_filters("five writes")
     kept.they("upsert", [0, 1, 12, 14], 6, **through_index(version))
     assert metadata_partitions(kept.root) == names
     kept.we("insert_overwrite", [20, 22], 7)
-    kept.they("upsert", [20, 21], 8)
-    kept.check_filters("eight writes")
+    assert metadata_partitions(kept.root) == names
+    # Keys that the overwrite took away are new again, and those that it brought are found.
+    kept.they("upsert", [0, 2, 20, 21], 8, **through_index(version))
+    kept.we("upsert", [0, 4, 22], 9, **through_index(version))
+    kept.we_delete_partition("r1")
+    kept.they("upsert", [0, 1, 3, 21], 10, **through_index(version))
+    kept.we("upsert", [1, 5, 23], 11, **through_index(version))
+    assert metadata_partitions(kept.root) == names
+    kept.check_filters("twelve writes")
+    assert kept.problems == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("table_type", [COW, MOR])
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_apache_goes_on_after_our_restore(
+    hudi_spark: SparkSession, tmp_path: Path, table_type: str, version: int, rounds: int
+) -> None:
+    kept = Kept(hudi_spark, tmp_path / "kept", table_type, version)
+    kept.we("insert", range(6), 1)
+    kept.they("upsert", range(3, 8), 2, **through_index(version))
+    table = Table.open(hudi_spark, kept.path, options=kept.options)
+    saved, truth = table.savepoint().instant, dict(kept.truth)
+    for ts in range(3, 3 + rounds):
+        kept.we("upsert", [ts, ts + 10], ts)
+    kept.they("upsert", [0, 7, 20], 8)
+    table.restore(saved)
+    kept.truth = truth
+    kept.check(f"our restore of {rounds + 1} writes")
+    kept.check_filters("our restore")
+    kept.they("upsert", [0, 21, 22], 9)
+    kept.we("upsert", [0, 5, 21, 23], 10)
+    kept.they("upsert", [5, 23], 11)
+    kept.check_filters("writes after our restore")
     assert kept.problems == []

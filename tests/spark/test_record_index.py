@@ -101,6 +101,20 @@ def test_a_key_with_another_partition_stays_unless_asked_for(
     assert moving.read().count() == 31
 
 
+def test_keys_of_replaced_partitions_are_new_when_they_come_again(
+    spark: SparkSession, tmp_path: Path, table_type: str
+) -> None:
+    table, _ = made(spark, tmp_path, table_type, INDEXED)
+    table.insert_overwrite(rows(spark, ("k0", "c0", 2, 100), ("n", "c0", 2, 101)))
+    table.delete_partitions(["city=c1"])
+    again = rows(spark, ("k0", "c0", 3, 0), ("k3", "c0", 3, 3), ("k1", "c1", 3, 1))
+    commit = table.upsert(again)
+    assert (commit.inserts, commit.updates) == (2, 1)
+    assert table.read().count() == table.read().select("id").distinct().count() == 14
+    assert commit.deletes == 0
+    assert found(table, "k1") == [("city=c1", "c1", 3, 1)]
+
+
 def test_what_a_merge_or_a_row_deleted_is_new_when_it_comes_again(
     spark: SparkSession, tmp_path: Path, table_type: str
 ) -> None:

@@ -123,8 +123,17 @@ def bring_in(
             plan, replaced = session.plan(txn, choice, workload), {}
         txn.start(planned_stats(work.workload, plan))
         stats = work.write(txn, plan, token)
-        avro = choice.schema.avro
-        return session.commit(txn, stats, avro, replaced=replaced, rings=rings)
+        gone = session.replaced_keys(txn, stats, replaced) if replaced else None
+        if gone is not None:
+            stats += gone.forget_here(token)
+        return session.commit(
+            txn,
+            stats,
+            choice.schema.avro,
+            replaced=replaced,
+            forgets_replaced=gone is not None,
+            rings=rings,
+        )
 
 
 class _Staged:

@@ -25,6 +25,7 @@ from tidelake.config import (
     concurrency_keys,
 )
 from tidelake.engine.avro_types import avro_schema
+from tidelake.engine.replaced_keys import ReplacedKeys
 from tidelake.engine.staging import delete_leftovers
 from tidelake.env import Env
 from tidelake.errors import (
@@ -474,6 +475,30 @@ class WriteSession:
         if clustered:
             refuse_clustered([g.id for g in groups], clustered)
 
+    def replaced_keys(
+        self,
+        txn: Transaction,
+        stats: Iterable[WriteStat],
+        replaced: Mapping[str, Sequence[str]],
+    ) -> ReplacedKeys | None:
+        """Return the keys in file groups that give way, where the record index has to forget them.
+
+        `stats` name what the write has put into the index already.
+        """
+        target = self.keeper.index_target(txn.config, txn.instant_time)
+        if target is None:
+            return None
+        index = open_record_index(self.state.storage, txn.config, txn.timeline)
+        if index is None:
+            return None
+        return ReplacedKeys(
+            index=index,
+            written=index.of_logs(stat.path for stat in stats if stat.is_index and stat.path),
+            target=target,
+            storage=self.state.storage.spec,
+            groups=frozenset(FileGroupId(p, one) for p, ids in replaced.items() for one in ids),
+        )
+
     def spec(self, txn: Transaction, choice: Choice) -> WriteSpec:
         """Return how the tasks of the write lay down rows."""
         stored = self.stored_schema
@@ -498,11 +523,14 @@ class WriteSession:
         avro: str,
         *,
         replaced: Mapping[str, Sequence[str]] | None = None,
+        forgets_replaced: bool = False,
         rings: Rings | None = None,
     ) -> Commit:
         """Make what was written part of the table, and run the services that are due then.
 
-        `rings` are new ones of partitions that were replaced; all others that were get theirs here.
+        `forgets_replaced` says that `stats` name what takes the keys of `replaced` out of the
+        record index. `rings` are new ones of partitions that were replaced; all others that were
+        get theirs here.
         """
         storage = self.state.storage
         new_rings = dict(rings or {})
@@ -515,6 +543,7 @@ class WriteSession:
             stats,
             schema=avro,
             replaced=replaced,
+            forgets_replaced=forgets_replaced,
             extra=self._extra(),
             resolve_schema=self._resolver(txn, avro)
             if self.options.concurrency.checks_schema

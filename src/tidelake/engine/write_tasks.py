@@ -86,11 +86,7 @@ class WriteWork:
 
     def run(self, batches: Batches) -> Batches:
         """Write the rows of one task; an error of ours comes back as a value."""
-        try:
-            for done in self.write(batches, token_of_task()):
-                yield _result(done)
-        except TidelakeError as error:
-            yield _failure(error)
+        yield from results(self.write(batches, token_of_task()))
 
     def write(self, batches: Iterable[pa.RecordBatch], token: WriteToken) -> Iterator[Written]:
         """Write the rows of one task, and say for each file group what was done."""
@@ -103,15 +99,29 @@ class WriteWork:
             parts = runs(batches) if self.is_sorted else gathered(batches, whole=whole)
         for (partition, group), pieces in groupby(parts, key=lambda part: part[0]):
             yield task.write(partition, group, (piece for _, piece in pieces))
-        if task.index:
+        if task.index and self.spec.record_index is not None:
             storage = open_storage(self.spec.storage)
-            logs = tuple(write_index_logs(storage, self.spec, token, task.index))
+            logs = tuple(write_index_logs(storage, self.spec.record_index, token, task.index))
             yield Written(stats=logs, rows=0, checksum=0)
+
+
+def results(parts: Iterator[Written]) -> Batches:
+    """Return what a task does as rows of `RESULT`; an error of ours is the last of them."""
+    try:
+        for done in parts:
+            yield _result(done)
+    except TidelakeError as error:
+        yield _failure(error)
 
 
 def written(frame: DataFrame, work: WriteWork) -> Written:
     """Run the tasks and return what they wrote; raise the first error that one of them met."""
-    found = frame.mapInArrow(work.run, RESULT).collect()
+    return collected(frame.mapInArrow(work.run, RESULT))
+
+
+def collected(frame: DataFrame) -> Written:
+    """Run tasks that give rows of `RESULT`; raise the first error that one of them met."""
+    found = frame.collect()
     for row in found:
         if row["error"] is not None:
             raise pickle.loads(row["error"])

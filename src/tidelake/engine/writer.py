@@ -60,9 +60,11 @@ from tidelake.engine.write_tasks import WriteWork, Written, written
 from tidelake.env import Env
 from tidelake.errors import InputChangedError, SchemaError, UnsupportedTableError
 from tidelake.files.write_task import CHANGE, Change, ColumnSet
+from tidelake.formats.commit_metadata import WriteStat
 from tidelake.model import Commit, MergeMode
 from tidelake.read.state import TableState
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY, top_level
+from tidelake.txn import Transaction
 from tidelake.write.groups import live_groups
 from tidelake.write.index import Index
 from tidelake.write.operation import REPLACING, planned_stats
@@ -301,7 +303,7 @@ class Writer:
         with session.begin(WriteOperation.DELETE_PARTITION, write_id, looked_up=False) as txn:
             replaced = {**{p: [] for p in chosen}, **session.retire(txn, chosen)}
             txn.start()
-            return session.commit(txn, (), avro, replaced=replaced)
+            return self._commit_replacing(txn, (), avro, replaced)
 
     def _goes_at_once(self, choice: Choice) -> bool:
         """Return whether rows may go to new file groups without a look at them first."""
@@ -512,9 +514,27 @@ class Writer:
                     spec=session.spec(txn, choice), plan=plan, key_column=rows.key_column
                 )
                 made = self._run(kept, workload, plan, work)
-                return session.commit(
-                    txn, made.stats, choice.schema.avro, replaced=replaced, rings=rings
-                )
+                return self._commit_replacing(txn, made.stats, choice.schema.avro, replaced, rings)
+
+    def _commit_replacing(
+        self,
+        txn: Transaction,
+        stats: Sequence[WriteStat],
+        avro: str,
+        replaced: Mapping[str, Sequence[str]],
+        rings: Rings | None = None,
+    ) -> Commit:
+        """Commit a write to which file groups give way."""
+        gone = self._session.replaced_keys(txn, stats, replaced)
+        forgotten = () if gone is None else gone.forget(self._spark)
+        return self._session.commit(
+            txn,
+            (*stats, *forgotten),
+            avro,
+            replaced=replaced,
+            forgets_replaced=gone is not None,
+            rings=rings,
+        )
 
     def _run(self, rows: Incoming, workload: Workload, plan: WritePlan, work: WriteWork) -> Written:
         """Run the tasks, and hold what they saw to what was counted."""

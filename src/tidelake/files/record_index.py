@@ -2,7 +2,8 @@
 
 An entry says in which file group a key is. Every key that a task brings into a file group gets one,
 also where it was there before: that says the same again. What no task deletes by its key keeps its
-entry, which does no harm as long as the file group lives.
+entry, which does no harm as long as the file group lives; whoever replaces a file group takes all
+entries out that name it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidelake.errors import InstantLostError
-from tidelake.files.write_task import WriteSpec, WriteToken
+from tidelake.files.write_task import IndexTarget, WriteToken
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.file_name import format_log
 from tidelake.formats.marker_name import heartbeat_path
@@ -37,58 +38,62 @@ class KeysOfGroup:
 
 
 def write_index_logs(
-    storage: Storage, spec: WriteSpec, token: WriteToken, found: Sequence[KeysOfGroup]
+    storage: Storage,
+    target: IndexTarget,
+    token: WriteToken,
+    found: Sequence[KeysOfGroup],
+    *,
+    version: int = 1,
 ) -> list[WriteStat]:
     """Write the entries of one task, a log file for each file group of the index that is touched.
 
-    The paths of the stats are relative to the metadata table.
+    The paths of the stats are relative to the metadata table. `version` tells log files of one
+    token apart.
     """
-    target = spec.record_index
-    assert target is not None
     by_group: dict[int, dict[bytes, bytes | None]] = {}
     for one in found:
         value = None
         if one.file_id is not None:
             location = RecordLocation(partition=one.partition, file_id=one.file_id)
-            value = encode_location(location, target.instant_ms, spec.table_version)
+            value = encode_location(location, target.instant_ms, target.table_version)
         groups = group_numbers(one.keys, len(target.file_ids))
         for group, key in zip(groups.tolist(), one.keys.to_pylist(), strict=True):
             by_group.setdefault(group, {})[key.encode()] = value
-    schema = record_schema_text(spec.table_version)
+    schema = record_schema_text(target.table_version)
     stats: list[WriteStat] = []
     for group in sorted(by_group):
         name = format_log(
             file_id=target.file_ids[group],
-            instant_time=spec.instant_time,
-            version=1,
+            instant_time=target.instant_time,
+            version=version,
             write_token=token.format(),
         )
         values = by_group[group]
-        data = encode_log(values, schema, spec.instant_time, target.partition)
+        data = encode_log(values, schema, target.instant_time, target.partition)
         path = f"{target.partition}/{name}"
         storage.put(f"{target.folder}/{path}", data)
         stats.append(
             WriteStat(
                 file_id=target.file_ids[group],
                 path=path,
-                prev_commit=spec.instant_time,
+                prev_commit=target.instant_time,
                 num_writes=len(values),
                 num_update_writes=len(values),
                 partition_path=target.partition,
                 total_write_bytes=len(data),
                 file_size_in_bytes=len(data),
-                log_version=1,
+                log_version=version,
                 log_offset=0,
                 base_file="",
                 log_files=(name,),
                 is_index=True,
             )
         )
-    if storage.stat(heartbeat_path(spec.instant_time)) is None:
+    if storage.stat(heartbeat_path(target.instant_time)) is None:
         for stat in stats:
             storage.delete(f"{target.folder}/{stat.path}")
         raise InstantLostError(
-            f"instant {spec.instant_time} was ended while its index was being written",
+            f"instant {target.instant_time} was ended while its index was being written",
             next_step="run the write again",
         )
     return stats

@@ -177,7 +177,7 @@ class MetadataFileGroup:
                         graves[key] = frozenset(named.get(key, ()))
         return graves
 
-    def newest(self, wanted: Keys) -> dict[str, tuple[bytes, str]]:
+    def newest(self, wanted: Wanted) -> dict[str, tuple[bytes, str]]:
         """Return the newest value of each wanted key as it is stored, with its schema."""
         if self._layers is None:
             self._layers = list(self._load())

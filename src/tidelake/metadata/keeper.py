@@ -190,6 +190,8 @@ class MetadataTableKeeper:
             folder=METADATA_FOLDER,
             partition=RECORD_INDEX,
             file_ids=ids,
+            instant_time=instant_time,
+            table_version=config.table_version,
             instant_ms=epoch_ms(instant_time, is_utc=config.timeline_timezone_utc),
         )
 
@@ -304,11 +306,12 @@ class MetadataTableKeeper:
                 known = listed.get(partition, {}).get(name)
                 if there is not None and there.size_bytes != known:
                     written.setdefault(partition, {})[name] = there.size_bytes
+        replaced = metadata.partition_to_replace_file_ids
         if not columns or metadata.schema is None:
-            return FileChanges(written=written)
+            return FileChanges(written=written, replaced=replaced)
         paths = [f"{p}/{name}" if p else name for p, files in written.items() for name in files]
         bounds = bounds_of_files(self._env.storage, paths, metadata.schema, columns)
-        return FileChanges(written=written, bounds=bounds)
+        return FileChanges(written=written, replaced=replaced, bounds=bounds)
 
     def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
         """Write down what the instant did to files, in a deltacommit of the same time."""
@@ -409,8 +412,7 @@ class MetadataTableKeeper:
         config = self._config
         if config is None or RECORD_INDEX not in config.metadata_partitions:
             logs: Sequence[WriteStat] = ()
-        elif changes.replaced or (changes.written and not changes.is_indexed):
-            # The keys of replaced file groups are not known without reading them.
+        elif (changes.written or changes.replaced) and not changes.is_indexed:
             self._config = self._keep_only(config.metadata_partitions - {RECORD_INDEX}, config)
             logs = ()
         else:

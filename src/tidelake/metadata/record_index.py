@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from tidelake.config import TableConfig
 from tidelake.errors import CorruptFileError
+from tidelake.formats.file_name import parse_log
 from tidelake.formats.index_definitions import IndexDefinition
 from tidelake.formats.metadata_record import RecordLocation, decode
-from tidelake.metadata.file_group import WAY_OUT, Keys, MetadataFileGroup, reading_metadata
+from tidelake.metadata.file_group import (
+    WAY_OUT,
+    Keys,
+    MetadataFileGroup,
+    Prefixes,
+    Wanted,
+    reading_metadata,
+)
 from tidelake.metadata.freshness import unknown
 from tidelake.metadata.names import METADATA_FOLDER, RECORD_INDEX
 from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.statistics import load_definitions
-from tidelake.model import FileSlice
+from tidelake.model import FileGroupId, FileSlice
 from tidelake.storage import Storage, StorageSpec, open_storage
 from tidelake.timeline import Timeline
 
@@ -56,6 +64,33 @@ class RecordIndex:
 
     def find(self, number: int, keys: Iterable[str]) -> dict[str, RecordLocation]:
         """Return where those of the keys are that file group `number` of the index has."""
+        return self._find(number, Keys(keys))
+
+    def of_logs(self, paths: Iterable[str]) -> RecordIndex:
+        """Return what some log files alone say, which are not part of the index yet."""
+        split = [path.rpartition("/") for path in paths]
+        logs = [log for folder, _, name in split if (log := parse_log(folder, name, 0)) is not None]
+        return replace(
+            self,
+            slices=tuple(
+                replace(
+                    found,
+                    base_file=None,
+                    log_files=tuple(log for log in logs if log.file_id == found.group.file_id),
+                )
+                for found in self.slices
+            ),
+        )
+
+    def keys_in(self, number: int, groups: Container[FileGroupId]) -> list[str]:
+        """Return the keys that file group `number` of the index has in some groups of the table."""
+        return [
+            key
+            for key, location in self._find(number, Prefixes([""])).items()
+            if FileGroupId(location.partition, location.file_id) in groups
+        ]
+
+    def _find(self, number: int, wanted: Wanted) -> dict[str, RecordLocation]:
         group = MetadataFileGroup(
             open_storage(self.storage),
             self.slices[number],
@@ -66,7 +101,7 @@ class RecordIndex:
         known: dict[tuple[bytes, str], RecordLocation | None] = {}
         found = {}
         with reading_metadata(RECORD_INDEX):
-            for key, stored in group.newest(Keys(keys)).items():
+            for key, stored in group.newest(wanted).items():
                 if stored not in known:
                     record = decode(*stored)[1]
                     known[stored] = record if isinstance(record, RecordLocation) else None

@@ -113,7 +113,16 @@ class TidelakeWriter(DataSourceArrowWriter):
             elif self._operation in REPLACING:
                 touched = sorted({s.partition_path or "" for s in stats if not s.is_index})
                 replaced = session.retire(txn, touched)
-            session.commit(txn, stats, self._choice.schema.avro, replaced=replaced)
+            gone = session.replaced_keys(txn, stats, replaced) if replaced else None
+            if gone is not None:
+                stats += gone.forget_here(token_of_task())
+            session.commit(
+                txn,
+                stats,
+                self._choice.schema.avro,
+                replaced=replaced,
+                forgets_replaced=gone is not None,
+            )
 
     @override
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

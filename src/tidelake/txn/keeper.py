@@ -50,7 +50,7 @@ class FileChanges:
     index_logs: Sequence[WriteStat] = ()
     """Log files of the record index that tasks have written, by paths in the metadata table."""
     is_indexed: bool = False
-    """Whether these tell of all keys that came into file groups."""
+    """Whether these tell of all keys that came into file groups, or were in replaced ones."""
 
     def __bool__(self) -> bool:
         return bool(self.written or self.deleted or self.gone or self.replaced)
@@ -61,10 +61,12 @@ def changes_of(
     replaced: Mapping[str, Sequence[str]] | None = None,
     *,
     moves_keys: bool = True,
+    forgets_replaced: bool = False,
 ) -> FileChanges:
     """Return what a write with these stats does to files.
 
-    Without `moves_keys` every key stays in its file group.
+    Without `moves_keys` every key stays in its file group. `forgets_replaced` says that those of
+    the stats that tell of the record index take the keys of `replaced` out of it.
     """
     stats = list(stats)
     logs = tuple(stat for stat in stats if stat.is_index)
@@ -89,7 +91,8 @@ def changes_of(
         bounds=bounds,
         begun=frozenset(written) - grown,
         index_logs=logs,
-        is_indexed=not moves_keys or all(stat.is_indexed for stat in stats),
+        is_indexed=not moves_keys
+        or (all(stat.is_indexed for stat in stats) and (forgets_replaced or not replaced)),
     )
 
 

@@ -343,6 +343,7 @@ class Transaction:
         *,
         schema: str,
         replaced: Mapping[str, Sequence[str]] | None = None,
+        forgets_replaced: bool = False,
         extra: Mapping[str, str] | None = None,
         resolve_schema: SchemaResolver | None = None,
     ) -> Commit:
@@ -350,13 +351,16 @@ class Transaction:
 
         `stats` name every file that counts; `schema` is the table's Avro schema from now on, unless
         others write and `resolve_schema` says otherwise; `replaced` the file ids by partition that
-        are retired. Raises `WriteConflictError` when the write has to give way to another,
+        are retired, whose keys leave the record index by what `stats` name if `forgets_replaced`
+        says so. Raises `WriteConflictError` when the write has to give way to another,
         `InstantLostError` when somebody rolled it back, `CommitOutcomeUnknownError` when nobody can
         tell whether it landed, and otherwise what the storage raised, in which case nothing became
         visible.
         """
         moves_keys = self.operation not in _REWRITING
-        changes = changes_of(stats, replaced, moves_keys=moves_keys)
+        changes = changes_of(
+            stats, replaced, moves_keys=moves_keys, forgets_replaced=forgets_replaced
+        )
         stats = [stat for stat in stats if not stat.is_index]
         self._lookout.end()
         if self._lookout.found is not None:

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tests.unit.metadata.test_statistics import ASKED, STRUCT, made, metadata, row, write
+from tidelake.config.keys import METADATA_PARTITIONS
+from tidelake.engine import avro_schema
 from tidelake.engine.index_lookup import KNOWN_FILE, KNOWN_KEY, KNOWN_PATH
 from tidelake.engine.record_lookup import found_in
 from tidelake.env import Env
@@ -31,8 +34,8 @@ from tidelake.read.snapshot import plan_snapshot
 from tidelake.spark.datasource_writer import TidelakeWriter
 from tidelake.storage import LocalStorage
 from tidelake.table import open_state
-from tidelake.timeline import load_table_config
-from tidelake.txn import InstantTimes
+from tidelake.timeline import load_table_config, update_table_config
+from tidelake.txn import InstantTimes, begin
 
 INDEXED = {"hoodie__metadata__record__index__enable": "true"}
 each_kind = pytest.mark.parametrize(
@@ -101,18 +104,68 @@ def test_every_key_is_found_where_it_is(
 
 
 @each_kind
-def test_an_overwrite_takes_the_index_out_of_use(
-    tmp_path: Path, version: int, table_type: TableType
+@pytest.mark.parametrize("staged", ["false", "true"])
+def test_an_overwrite_takes_the_keys_of_what_it_replaces_out_of_the_index(
+    tmp_path: Path, version: int, table_type: TableType, staged: str
 ) -> None:
     root = made(tmp_path / "t", version, table_type)
-    write(root, range(6), 1, **INDEXED)
-    write(root, range(1), 2, "insert_overwrite")
-    assert RECORD_INDEX not in names(root)
-    assert "files" in names(root)
+    combined = {"hoodie__combine__before__insert": staged}
+    write(root, range(12), 1, **INDEXED)
+    write(root, [0, 4], 2)
+    write(root, [0, 30], 3, "insert_overwrite", **combined)
     state = open_state(root)
     done = state.contents.commit_metadata(state.timeline.writes()[-1])
     assert set(done.partition_to_replace_file_ids) == {"r0"}
     assert set(done.partition_to_write_stats) == {"r0"}
+    assert RECORD_INDEX in names(root)
+    assert {"k0", "k30", "k1"} <= locations(root).keys()
+    assert "k4" not in locations(root)
+    agrees(root)
+    write(root, [4, 6, 30], 4)
+    agrees(root)
+    write(root, range(40, 45), 5, "insert_overwrite_table", **combined)
+    assert RECORD_INDEX in names(root)
+    assert locations(root).keys() == {f"k{n}" for n in range(40, 45)}
+    agrees(root)
+    write(root, range(20), 6)
+    agrees(root)
+
+
+def test_entries_of_rows_long_gone_leave_with_their_file_group(tmp_path: Path) -> None:
+    root = made(tmp_path / "t", 9, TableType.COPY_ON_WRITE)
+    write(root, range(12), 1, **INDEXED)
+    # Rows go by what they say of themselves, and their entries stay.
+    before = locations(root)
+    struct = T.StructType([*STRUCT.fields, T.StructField("_hoodie_is_deleted", T.BooleanType())])
+    rows = [{**row(n, 2), "_hoodie_is_deleted": True} for n in (0, 4)]
+    writer = TidelakeWriter({**ASKED, "path": root}, struct, overwrite=False)
+    writer.commit([writer.write(iter(pa.Table.from_pylist(rows).to_batches()))])
+    assert before.keys() - locations(root).keys() == {"k0", "k4"}
+    assert looked_up(root, ["k0", "k1"]) == {key: before[key] for key in ("k0", "k1")}
+    write(root, [2, 30], 3, "insert_overwrite")
+    agrees(root)
+    write(root, [0, 4], 4)
+    agrees(root)
+
+
+def test_a_partition_that_went_without_its_knowledge_ends_the_index(tmp_path: Path) -> None:
+    root = made(tmp_path / "t", 9, TableType.COPY_ON_WRITE)
+    write(root, range(12), 1, **INDEXED)
+    kept, env, state = names(root), Env(LocalStorage(root)), open_state(root)
+    partition, file_id = locations(root)["k0"]
+    with begin(
+        env,
+        state.config,
+        state.timeline,
+        action=Action.REPLACECOMMIT,
+        operation="DELETE_PARTITION",
+    ) as txn:
+        txn.start()
+        txn.commit((), schema=avro_schema(STRUCT, "t"), replaced={partition: [file_id]})
+    update_table_config(env, {METADATA_PARTITIONS.name: ",".join(sorted(kept))})
+    write(root, [1], 2)
+    assert names(root) == kept - {RECORD_INDEX}
+    assert locations(root).keys() == {f"k{n}" for n in range(1, 12, 2)}
 
 
 def test_logs_of_tasks_that_ran_twice_do_not_count(tmp_path: Path) -> None:
