@@ -411,8 +411,6 @@ def _as_rows(spark: SparkSession, given: Rows) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in frame(spark, given, TYPES).collect()), key=str)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_a_number_that_is_none_is_found_among_others(spark: SparkSession, tmp_path: Path) -> None:
     first = spark.sql("select id, if(id = 2, double('NaN'), id / 4) as x from range(5)")
     table = Table.create(spark, str(tmp_path / "numbers"), first, key="id")
@@ -422,6 +420,8 @@ def test_a_number_that_is_none_is_found_among_others(spark: SparkSession, tmp_pa
     assert [r.id for r in table.read(where="x > 0.5").orderBy("id").collect()] == [2, 3, 4]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_nan_is_the_greatest_ordering_value_and_minus_zero_is_below_zero(
     spark: SparkSession, tmp_path: Path, table_type: str
 ) -> None:
