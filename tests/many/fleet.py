@@ -108,10 +108,12 @@ class Fleet:
                 os.kill(process.pid, signal.SIGKILL)
                 process.join()
                 killed += 1
+            _refuse_failure(process)
             if time.monotonic() < ends:
                 crew[number] = start(number)
         for process in crew:
             process.join()
+            _refuse_failure(process)
         return killed
 
     def settle(self) -> None:
@@ -120,8 +122,8 @@ class Fleet:
         _pause(options.expires_after_ms / 1000)
         open_caretaker(str(self.root), dict(self.options)).roll_back_failed()
 
-    def owed(self) -> dict[str, Row]:
-        """Return the rows that all commits together make."""
+    def landed(self) -> set[str | None]:
+        """Return the names of all writes that the table knows, archived ones too."""
         state = load_state(open_storage(str(self.root)), {})
         done = set()
         for instant in state.timeline.writes():
@@ -130,6 +132,11 @@ class Fleet:
             if instant.action not in WRITE_ACTIONS:
                 continue
             done.add(state.history.commit_metadata(instant).extra_metadata.get(WRITE_ID))
+        return done
+
+    def owed(self) -> dict[str, Row]:
+        """Return the rows that all commits together make."""
+        done = self.landed()
         rows: dict[str, Row] = {}
         for note in self.noted():
             if note["write_id"] in done:
@@ -142,6 +149,11 @@ class Fleet:
         """Return every write that somebody was about to make."""
         lines = [line for path in sorted(self.notes.iterdir()) for line in _whole_lines(path)]
         return [json.loads(line) for line in lines]
+
+
+def _refuse_failure(process: BaseProcess) -> None:
+    """Raise when a process ended by an error: no other's work is a reason for that."""
+    assert process.exitcode in (None, 0, -signal.SIGKILL), "a writer failed; see what it printed"
 
 
 def _pause(seconds: float) -> None:

@@ -54,8 +54,8 @@ def hold(fleet: Fleet, seconds: float, kill_every: float) -> None:
     assert theirs(fleet.root) == owed
     state = open_state(str(fleet.root), {})
     assert check_table(state, None).violations == []
-    commits = len(state.timeline.writes())
-    print(f"{commits} commits, {len(fleet.noted())} attempts, {killed} processes killed")  # noqa: T201
+    landed, noted = len(fleet.landed()), len(fleet.noted())
+    print(f"{landed} of {noted} writes landed, {killed} processes killed")  # noqa: T201
 
 
 @pytest.mark.slow

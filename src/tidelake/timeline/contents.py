@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from tidelake.config import TableConfig
-from tidelake.errors import reading
+from tidelake.errors import MissingFileError, reading
 from tidelake.formats import commit_metadata, plans
 from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.model import Action, Instant, State
 from tidelake.storage import Storage
+from tidelake.timeline.history import History, open_history
 from tidelake.timeline.timeline import pending_file
 
 V = TypeVar("V")
@@ -20,23 +21,40 @@ class TimelineContents:
     """Contents of instants of one active timeline.
 
     Timeline files never change, so each is read once. A damaged file raises `CorruptFileError`, one
-    that archival or a rollback has removed since the timeline was loaded `MissingFileError`.
+    that a rollback has removed since the timeline was loaded `MissingFileError`. What archival has
+    removed since is found in the history, as far as that keeps it: commits and cleans.
     """
 
     def __init__(self, storage: Storage, config: TableConfig) -> None:
         self._storage = storage
+        self._config = config
         self._folder = config.timeline_folder
         self._kept: dict[str, Any] = {}
+        self._history: History | None = None
 
     def commit_metadata(self, instant: Instant) -> CommitMetadata:
         """Return what a commit, deltacommit or replacecommit wrote or, inflight, is to write."""
-        return self._read(_own_file(instant), _commit_decoder(instant))
+        try:
+            return self._read(_own_file(instant), _commit_decoder(instant))
+        except MissingFileError:
+            history = self._history_with(instant)
+            if history is None:
+                raise
+            found = history.commit_metadata(instant)
+            self._kept[_own_file(instant)] = found
+            return found
 
     def load_commit_metadata(self, instants: Iterable[Instant]) -> None:
         """Read the commit metadata of many instants at once, which storage may do in parallel."""
         wanted = [i for i in instants if _own_file(i) not in self._kept]
         paths = [f"{self._folder}/{_own_file(i)}" for i in wanted]
-        for instant, path, data in zip(wanted, paths, self._storage.read_many(paths), strict=True):
+        try:
+            contents = self._storage.read_many(paths)
+        except MissingFileError:
+            for instant in wanted:
+                self.commit_metadata(instant)
+            return
+        for instant, path, data in zip(wanted, paths, contents, strict=True):
             with reading(path):
                 self._kept[_own_file(instant)] = _commit_decoder(instant)(data)
 
@@ -75,7 +93,14 @@ class TimelineContents:
 
     def clean_metadata(self, instant: Instant) -> plans.CleanMetadata:
         """Return what a completed clean deleted."""
-        return self._read_plan(plans.CleanMetadata, _completed_file(instant))
+        try:
+            return self._read_plan(plans.CleanMetadata, _completed_file(instant))
+        except MissingFileError:
+            history = self._history_with(instant)
+            found = None if history is None else history.clean_metadata(instant)
+            if found is None:
+                raise
+            return found
 
     def rollback_plan(self, instant: Instant) -> plans.RollbackPlan:
         """Return what a rollback set out to undo."""
@@ -104,6 +129,14 @@ class TimelineContents:
     def index_metadata(self, instant: Instant) -> plans.IndexCommitMetadata:
         """Return which indexes a completed index build made."""
         return self._read_plan(plans.IndexCommitMetadata, _completed_file(instant))
+
+    def _history_with(self, instant: Instant) -> History | None:
+        """Return the history as it is now, if the instant is in it."""
+        for history in (self._history, open_history(self._storage, self._config)):
+            if history is not None and instant.requested_time in history.completion_times():
+                self._history = history
+                return history
+        return None
 
     def _read_plan(self, kind: type[V], file_name: str) -> V:
         return self._read(file_name, lambda data: plans.decode(kind, data))

@@ -380,3 +380,22 @@ def test_the_plan_can_be_looked_at() -> None:
         table.storage.files_below(".hoodie/timeline")
     )
     assert gone == {file.path for file in shown.files_deleted}
+
+
+@each_kind
+@pytest.mark.parametrize("at_once", [False, True])
+def test_who_looked_before_an_archival_still_reads_every_commit(
+    table_version: int, table_type: TableType, at_once: bool
+) -> None:
+    """Others archive at any time: between the look at the timeline and the look into its files."""
+    table = long_lived(table_version, table_type)
+    before = table.now
+    writes = before.timeline.writes()
+    owed = [table.now.contents.commit_metadata(i).partition_to_write_stats for i in writes]
+    assert archived(table) > 0
+    if at_once:
+        before.contents.load_commit_metadata(writes)
+    found = [before.contents.commit_metadata(i).partition_to_write_stats for i in writes]
+    assert [set(stats) for stats in found] == [set(stats) for stats in owed]
+    cleans = [i for i in before.timeline.completed if i.action is Action.CLEAN]
+    assert all(before.contents.clean_metadata(i) is not None for i in cleans)
