@@ -10,6 +10,7 @@ import argparse
 import json
 import multiprocessing
 import random  # noqa: TID251 - seeded below
+import re
 import statistics
 import sys
 import tempfile
@@ -266,6 +267,14 @@ def _serve(pipe: Connection, folder: Path, number: int, writers: int) -> None:
     bench.spark.stop()
 
 
+def _told(error: Exception) -> str:
+    """Return what went wrong, without the numbers that make every case its own."""
+    lines = str(error).splitlines()
+    # What comes from Java has its cause behind the first line.
+    line = next((line for line in lines if line.startswith(": ")), lines[0])
+    return re.sub(r"\d{6,}", "…", f"{type(error).__name__}: {line[:100]}")
+
+
 class _Service:
     """What a writer process can be asked for."""
 
@@ -306,7 +315,7 @@ class _Service:
                     self._engines[engine].change(rows, home, MOR)
                 except Exception as error:  # noqa: BLE001 - each engine has errors of its own
                     aborts += 1
-                    errors.add(f"{type(error).__name__}: {str(error).splitlines()[0][:100]}")
+                    errors.add(_told(error))
                     time.sleep(_PAUSE_S * self._chance.random())  # noqa: TID251 - a scheduler's
                 else:
                     landed += 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.held_times import HeldTimes
 from tests.writes.cases import Case
 from tests.writes.model import Do, Row, Step
-from tests.writes.quick_writer import QuickWriter
+from tests.writes.staged_writer import StagedWriter
 
 LIMIT_MS = 50
 _INSTANTS = 500
@@ -27,7 +27,7 @@ def measure() -> float:
     """Return the median of the milliseconds that the lock was held for a write."""
     held = HeldTimes()
     case = Case(version=9, mor=True, index="BUCKET", extra=_SHARED)
-    writer = QuickWriter()
+    writer = StagedWriter()
     with tempfile.TemporaryDirectory(prefix="tidelake-bench-") as made:
         root = Path(made) / "t"
         writer.create(root, case)

@@ -115,17 +115,26 @@ class ApacheHudi:
 
     def load(self, rows: DataFrame, folder: Path, table_type: str) -> None:
         """Bulk insert into a folder that is not there yet."""
-        self._write(rows, folder, table_type, "bulk_insert")
+        # Its non-blocking mode is for tables that exist.
+        alone = {"hoodie.write.concurrency.mode": "SINGLE_WRITER"}
+        self._write(rows, folder, table_type, "bulk_insert", alone)
 
     def change(self, rows: DataFrame, folder: Path, table_type: str) -> None:
         """Upsert."""
-        self._write(rows, folder, table_type, "upsert")
+        self._write(rows, folder, table_type, "upsert", {})
 
     def read(self, folder: Path) -> DataFrame:
         """Read the snapshot."""
         return self.spark.read.format("hudi").load(str(folder))
 
-    def _write(self, rows: DataFrame, folder: Path, table_type: str, operation: str) -> None:
+    def _write(
+        self,
+        rows: DataFrame,
+        folder: Path,
+        table_type: str,
+        operation: str,
+        others: Mapping[str, str],
+    ) -> None:
         options = {
             "hoodie.table.name": "bench",
             "hoodie.datasource.write.table.type": table_type,
@@ -135,6 +144,7 @@ class ApacheHudi:
             "hoodie.datasource.write.hive_style_partitioning": "true",
             "hoodie.table.ordering.fields": "ts",
             **self.options,
+            **others,
         }
         rows.write.format("hudi").options(**options).mode("append").save(str(folder))
 

@@ -19,7 +19,7 @@ from bench.tables import base_rows, round_rows
 from tests.interop import apache_hudi
 from tests.writes.cases import Case
 from tests.writes.model import Do, Step
-from tests.writes.quick_writer import QuickWriter
+from tests.writes.staged_writer import StagedWriter
 from tidelake import Table
 from tidelake.env import SystemClock
 
@@ -110,7 +110,7 @@ def _small_commits(
 
 def _services(spark: SparkSession, folder: Path, commits: int) -> dict[str, dict[str, Runs]]:
     """Clean and archive a table of many commits, and once more after a few others."""
-    writer = QuickWriter()
+    writer = StagedWriter()
     case = Case(version=9, mor=False, index="BUCKET", extra=_UNATTENDED)
     source = folder / "long"
     writer.create(source, case)
@@ -195,5 +195,5 @@ def _apaches(spark: SparkSession, path: Path, service: str) -> tuple[float, floa
     return seconds, max(plans) - began if plans and service == "clean" else None
 
 
-def _write(writer: QuickWriter, root: Path, case: Case, number: int) -> None:
+def _write(writer: StagedWriter, root: Path, case: Case, number: int) -> None:
     writer.write(root, case, Step(do=Do.UPSERT, rows=(small_row(number),)))
