@@ -18,6 +18,7 @@ from tidelake.formats.index_definitions import IndexDefinition
 from tidelake.formats.metadata_record import FileList, decode
 from tidelake.formats.plans import CompactionPlan
 from tidelake.metadata import MetadataTable, unknown_writes
+from tidelake.metadata.build import committed_files, file_records
 from tidelake.metadata.file_group import Keys
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.metadata.names import FILES, METADATA_FOLDER
@@ -182,6 +183,33 @@ def test_what_another_writer_left_out_is_made_good(
     assert "is made good" in caplog.text
     assert Toy(storage).rows() == {**FIRST, **SECOND, **THIRD}
     agrees(storage)
+
+
+@each_kind
+def test_a_write_is_made_good_without_what_is_listed(
+    table_version: int, table_type: TableType
+) -> None:
+    storage = created(table_version, table_type)
+    text = storage.read(".hoodie/hoodie.properties")
+    Toy(storage, NoMetadataTable).write(SECOND)
+    storage.put(".hoodie/hoodie.properties", text)
+    env = Env(storage)
+    config = load_table_config(storage)
+    timeline = load_timeline(storage, config)
+    times = InstantTimes(env.clock, config, timeline)
+    own = OwnTable.load(storage)
+    assert own is not None
+    files = committed_files(storage, config, timeline)
+    own.commit(times.next(), {FILES: file_records(files, table_version)}, times)
+    MetadataTableKeeper(env).prepare(config, timeline, times)
+    own = OwnTable.load(storage)
+    assert own is not None
+    assert own.has(timeline.writes()[-1].requested_time)
+    (group,) = groups(own, FILES)
+    _, record = decode(*group.newest(Keys(["p=1"]))["p=1"])
+    # To Apache Hudi a file that two logs add and remove is what the base file says.
+    assert isinstance(record, FileList)
+    assert record.entries.keys() == files["p=1"].keys()
 
 
 @each_kind
