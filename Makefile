@@ -55,7 +55,8 @@ interop: $(LANE_READY) $(READY) ## the pyspark 3.5 lane: tables shared with Apac
 	$(LANE_PY) -m pytest tests/interop -m interop
 	for release in 1.0.2 0.15.0; do \
 	  TIDELAKE_HUDI_VERSION=$$release $(LANE_PY) -m pytest -m interop \
-	  tests/interop/test_our_tables.py tests/interop/test_written_ahead.py || exit 1; \
+	  tests/interop/test_our_tables.py tests/interop/test_written_ahead.py \
+	  tests/interop/test_service_relay.py || exit 1; \
 	done
 	$(LANE_PY) -m tests.golden.run
 
