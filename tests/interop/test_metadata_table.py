@@ -87,7 +87,9 @@ class Kept:
             "n % 3 = 0 as c_bool",
             f"if(n % 5 = 4, null, cast(n * {ts} as int)) as c_int",
             "cast(n as float) / 2 as c_float",
-            "if(n = 8, double('NaN'), n * 1.5D) as c_double",
+            # Only ours: of a base file of its own that has one, Apache says that all is 0.0, and
+            # leaves the file out.
+            f"if(n = 8 and {ts} = 2, double('NaN'), n * 1.5D) as c_double",
             "cast(n + 0.25 as decimal(9,2)) as c_dec",
             "cast(n - 0.5 as decimal(38,10)) as c_big",
             f"if(n % 4 = 1, null, concat('строка ', n, ' ', {ts})) as c_str",
