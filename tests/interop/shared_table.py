@@ -152,7 +152,12 @@ class SharedTable:
         return [i.requested_time for i in pending if not i.is_completed]
 
     def _procedure(self, operation: str) -> None:
-        always = {"hoodie.compact.inline.max.delta.commits": "1"}
+        always = {
+            "hoodie.compact.inline.max.delta.commits": "1",
+            # Or else it makes the metadata table of a version 6 table one of version 9.
+            "hoodie.write.table.version": str(self.kind.table_version),
+            "hoodie.write.auto.upgrade": "false",
+        }
         given = ",".join(f"{n}={v}" for n, v in {**self.kind.apache, **always}.items())
         path = f"path => '{self.path}', options => '{given}'"
         self.spark.sql(f"call run_compaction(op => '{operation}', {path})").collect()
