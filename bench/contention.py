@@ -130,17 +130,39 @@ def main(arguments: Sequence[str]) -> None:
                         if name == _NBCC and writers == max(numbers):
                             scans[pattern] = crew[0].ask("scan", home)
                             print(f"  a scan takes {scans[pattern]:.2f}x of what it does compacted")
-    verdicts = _judge(cells, scans)
-    show_verdicts(verdicts)
+    show_verdicts(_judge(cells, scans))
     if args.name:
-        shown = {
-            "setting": circumstances,
-            "cells": [asdict(cell) for cell in cells],
-            "goals": [verdict.as_json() for verdict in verdicts],
-        }
-        path = RESULTS / f"{args.name}.json"
-        path.write_text(json.dumps(shown, indent=2) + "\n")
+        path = _save(args.name, circumstances, cells, scans)
         sys.stdout.write(f"\nresults in {path}\n")
+
+
+def _save(
+    name: str,
+    circumstances: Mapping[str, object],
+    cells: Sequence[Cell],
+    scans: Mapping[str, float],
+) -> Path:
+    """Put the cells into a results file; those that were not measured stay as they are there."""
+    path = RESULTS / f"{name}.json"
+    before = json.loads(path.read_text()) if path.exists() else {"cells": [], "scans": {}}
+    every = {_place(cell): cell for cell in (*map(_known, before["cells"]), *cells)}
+    scans = {**before["scans"], **scans}
+    shown = {
+        "setting": circumstances,
+        "cells": [asdict(cell) for cell in every.values()],
+        "scans": scans,
+        "goals": [verdict.as_json() for verdict in _judge([*every.values()], scans)],
+    }
+    path.write_text(json.dumps(shown, indent=2) + "\n")
+    return path
+
+
+def _known(cell: Mapping[str, Any]) -> Cell:
+    return Cell(**cell)
+
+
+def _place(cell: Cell) -> tuple[str, int, str]:
+    return cell.engine, cell.writers, cell.pattern
 
 
 def _cell(crew: Sequence[_Writer], engine: str, home: Path, rows: int, pattern: str) -> Cell:
@@ -175,7 +197,7 @@ def _cell(crew: Sequence[_Writer], engine: str, home: Path, rows: int, pattern: 
 
 def _judge(cells: Sequence[Cell], scans: Mapping[str, float]) -> list[Verdict]:
     """Hold the cells to what we promise; ratios to the best alone say nothing about aborts."""
-    found = {(c.engine, c.writers, c.pattern): c for c in cells}
+    found = {_place(cell): cell for cell in cells}
     verdicts = []
     for cell in cells:
         case = f"{cell.writers} writers, {cell.pattern}"
