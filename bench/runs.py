@@ -55,8 +55,8 @@ def show(what: str, found: Mapping[str, Runs]) -> None:
     """Print what each engine took."""
     sys.stdout.write(f"\n{what}\n")
     for name, runs in found.items():
-        cpu = statistics.median(runs.cpu)
-        sys.stdout.write(f"  {name:<16} {runs.median:7.3f} s   cpu {cpu:7.3f} s\n")
+        cpu = f"   cpu {statistics.median(runs.cpu):7.3f} s" if runs.cpu else ""
+        sys.stdout.write(f"  {name:<28} {runs.median:7.3f} s{cpu}\n")
     sys.stdout.flush()
 
 

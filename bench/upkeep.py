@@ -105,6 +105,10 @@ def _small_commits(
                 found[engine.name].cpu.append(cpu)
         change.unpersist()
     first.unpersist()
+    for engine in engines:
+        lists = (folder / engine.name / ".hoodie" / "metadata" / "files").exists()
+        if lists != engine.name.endswith(_WITH):
+            raise AnswersDifferError(f"{engine.name} has {'a' if lists else 'no'} metadata table")
     return found
 
 
