@@ -9,9 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.metadata.test_statistics import made, metadata, write
+from tidelake.metadata import MetadataTable
 from tidelake.model import ColumnStats, TableType
 from tidelake.read import prune
 from tidelake.read.predicate import Compare, Op, may_match
+from tidelake.read.scan import Selection
+from tidelake.read.snapshot import plan_snapshot
+from tidelake.table import open_state
 
 #: Row 3 has such a number, in partition r1.
 ODD, EVEN = "r1", "r0"
@@ -65,3 +69,15 @@ def test_bounds_of_zero_may_be_those_of_no_number() -> None:
     for least, greatest, answer in ((0.0, 0.0, True), (0.0, 0.25, False), (0.25, 1.0, True)):
         stats = ColumnStats(min=least, max=greatest, null_count=0, value_count=3)
         assert may_match(asked, prune._bounds({"x": stats})) is answer
+
+
+def test_bounds_of_numbers_in_a_partition_leave_nothing_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = made(tmp_path / "t", 9, TableType.COPY_ON_WRITE)
+    write(root, range(0, 8, 2), 1)
+    # What Apache Hudi makes of a file with such a number, and one with numbers above 0.
+    wrong = {EVEN: {"x": ColumnStats(min=9.0, max=9.0, null_count=0, value_count=4)}}
+    monkeypatch.setattr(MetadataTable, "partition_stats", lambda *_: wrong)
+    asked = Selection(where="x < 1.0D", is_filtered=True)
+    assert [task.partition for task in plan_snapshot(open_state(root), asked).tasks] == [EVEN]
