@@ -129,10 +129,10 @@ class Kept:
         self.took_effect(operation, frame)
         self.check(f"their {operation} at {ts}")
 
-    def we_delete_partition(self, region: str) -> None:
-        Table.open(self.spark, self.path).delete_partitions([region], options=self.options)
-        self.truth = {key: row for key, row in self.truth.items() if row[1] != region}
-        self.check(f"without {region}")
+    def we_delete_partition(self, path: str) -> None:
+        Table.open(self.spark, self.path).delete_partitions([path], options=self.options)
+        self.truth = {k: row for k, row in self.truth.items() if f"region={row[1]}" != path}
+        self.check(f"without {path}")
 
     def took_effect(self, operation: str, frame: DataFrame) -> None:
         rows = {row["id"]: tuple(row) for row in frame.collect()}
@@ -231,7 +231,7 @@ def test_apache_reads_and_writes_through_the_metadata_table_that_we_keep(
     # Keys that the overwrite took away are new again, and those that it brought are found.
     kept.they("upsert", [0, 2, 20, 21], 8, **through_index(version))
     kept.we("upsert", [0, 4, 22], 9, **through_index(version))
-    kept.we_delete_partition("r1")
+    kept.we_delete_partition("region=r1")
     kept.they("upsert", [0, 1, 3, 21], 10, **through_index(version))
     kept.we("upsert", [1, 5, 23], 11, **through_index(version))
     assert metadata_partitions(kept.root) == names
