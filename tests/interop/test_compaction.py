@@ -58,6 +58,11 @@ def test_each_carries_out_the_others_plan(
     table.check("we write behind our plan")
     table.they_run_compactions()
     assert table.pending_compactions() == []
+    if table_version < 8:
+        # Where the metadata table is out of use while a plan waits, Apache builds it anew while it
+        # carries the plan out, and leaves out the logs that are named after the plan. Its readers
+        # miss their rows until the next write of ours, which makes that good.
+        table.we("upsert", rows(range(4, 40, 5), ts=6, note="behind our plan as well"))
     table.check("they carried out our plan")
 
     theirs = table.they_schedule_compaction()
