@@ -220,7 +220,8 @@ def test_apache_reads_and_writes_through_the_metadata_table_that_we_keep(
     kept.we("upsert", range(3, 9), 2)
     assert metadata_partitions(kept.root) == names
     kept.check_filters("two writes of ours")
-    kept.they("upsert", range(7, 11), 3, **through_index(version))
+    # Not row 8: Apache finds no number that is none by statistics of its own making.
+    kept.they("upsert", [7, 9, 10], 3, **through_index(version))
     kept.we("delete", [1, 4], 4, **through_index(version))
     kept.we("upsert", [2, 7, 12, 13], 5, **through_index(version))
     kept.check_filters("five writes")
