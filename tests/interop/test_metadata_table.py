@@ -87,8 +87,8 @@ class Kept:
             "n % 3 = 0 as c_bool",
             f"if(n % 5 = 4, null, cast(n * {ts} as int)) as c_int",
             "cast(n as float) / 2 as c_float",
-            # Only ours: of a base file of its own that has one, Apache says that all is 0.0, and
-            # leaves the file out.
+            # Of a base file of its own with such a number Apache says that all are 0.0, and leaves
+            # the file out.
             f"if(n = 8 and {ts} = 2, double('NaN'), n * 1.5D) as c_double",
             "cast(n + 0.25 as decimal(9,2)) as c_dec",
             "cast(n - 0.5 as decimal(38,10)) as c_big",
@@ -220,8 +220,8 @@ def test_apache_reads_and_writes_through_the_metadata_table_that_we_keep(
     kept.we("upsert", range(3, 9), 2)
     assert metadata_partitions(kept.root) == names
     kept.check_filters("two writes of ours")
-    # Not row 8: Apache finds no number that is none by statistics of its own making.
-    kept.they("upsert", [7, 9, 10], 3, **through_index(version))
+    # Not in the partition of row 8: Apache would write its base file anew.
+    kept.they("upsert", [7, 9, 11], 3, **through_index(version))
     kept.we("delete", [1, 4], 4, **through_index(version))
     kept.we("upsert", [2, 7, 12, 13], 5, **through_index(version))
     kept.check_filters("five writes")
