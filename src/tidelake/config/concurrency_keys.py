@@ -222,7 +222,8 @@ MAX_SKEW_MS = _key(
     "hoodie.time.generator.max_expected_clock_skew_ms",
     Kind.INTEGER,
     "Milliseconds by which the clocks of writers may differ. Whoever takes a time waits that long "
-    "before others can, unless all writers are in one process.",
+    "before others can. Where it is not given, one millisecond does for writers in one process and "
+    "for tables on a disk that only one machine reaches.",
     default="200",
 )
 MAX_FUTURE_MS = _key(

@@ -98,6 +98,7 @@ class ConcurrencyOptions:
     heartbeat_ms: int = 60_000
     heartbeat_misses: int = 2
     max_skew_ms: int = 200
+    is_skew_given: bool = False
     max_future_ms: int = 600_000
     checks_new_keys: bool = False
     early_period_ms: int | None = None
@@ -137,6 +138,7 @@ class ConcurrencyOptions:
             heartbeat_ms=keys.HEARTBEAT_MS.count(given, least=1_000) or 1_000,
             heartbeat_misses=keys.HEARTBEAT_MISSES.count(given, least=1) or 1,
             max_skew_ms=keys.MAX_SKEW_MS.count(given) or 0,
+            is_skew_given=keys.MAX_SKEW_MS.given(given) is not None,
             max_future_ms=keys.MAX_FUTURE_MS.count(given) or 0,
             checks_new_keys=keys.KEY_CHECK.flag(given),
             early_period_ms=_early(given),

@@ -50,6 +50,7 @@ from tidelake.read.state import TableSchema, TableState
 from tidelake.records import META_COLUMNS, Fill, MergeSpec, column_names
 from tidelake.records.schema import RECORD_KEY
 from tidelake.services.inline import after_write
+from tidelake.storage.machine import is_of_this_machine
 from tidelake.timeline.table_schema import FIRST_BY_COMPLETION
 from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
 from tidelake.txn.concurrency import Concurrency, SchemaResolver, SharedKeys
@@ -321,14 +322,13 @@ class WriteSession:
         options = self.options.concurrency
         if not options.mode.is_shared:
             return Concurrency(max_future_ms=options.max_future_ms)
-        in_process = choose_kind(self.env, options) is LockKind.IN_PROCESS
         return Concurrency(
             mode=options.mode,
             lock=open_lock(self.env, options, self.config.name),
             strategy=options.strategy,
             allows_update=options.allows_update or options.mode is ConcurrencyMode.NON_BLOCKING,
             slot_name=slot_name,
-            max_skew_ms=min(1, options.max_skew_ms) if in_process else options.max_skew_ms,
+            max_skew_ms=min(1, options.max_skew_ms) if self._has_one_clock else options.max_skew_ms,
             max_future_ms=options.max_future_ms,
             heartbeat_ms=options.heartbeat_ms,
             expires_after_ms=options.expires_after_ms,
@@ -338,6 +338,15 @@ class WriteSession:
             early_period_ms=options.early_period_ms,
             early_commits=options.early_commits,
         )
+
+    @property
+    def _has_one_clock(self) -> bool:
+        """Return whether all writers of the table go by the same clock, as far as can be told."""
+        options = self.options.concurrency
+        if choose_kind(self.env, options) is LockKind.IN_PROCESS:
+            return True
+        folder = self.state.storage.local_path("")
+        return not options.is_skew_given and folder is not None and is_of_this_machine(folder)
 
     @property
     def _shared_keys(self) -> SharedKeys:
