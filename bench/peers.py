@@ -44,9 +44,10 @@ _APACHE_BEST = {
     "hoodie.parquet.compression.codec": "snappy",
     "hoodie.compact.inline": "false",
 }
+_NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
 _MODES = {
     "occ": {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"},
-    "nbcc": {"hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL"},
+    "nbcc": {"hoodie.write.concurrency.mode": _NON_BLOCKING},
 }
 _LOCKS = "org.apache.hudi.client.transaction.lock"
 _APACHE_SHARED = {
@@ -95,6 +96,9 @@ class Tidelake:
             options={**self.options, "hoodie.datasource.write.hive_style_partitioning": "true"},
         )
         table.bulk_insert(rows)
+        if self.options.get("hoodie.write.concurrency.mode") == _NON_BLOCKING:
+            # There every row goes to a log; the first base files are those of a compaction.
+            table.compact()
 
     def change(self, rows: DataFrame, folder: Path, table_type: str) -> None:  # noqa: ARG002
         """Open and upsert: opening is part of what a job pays."""

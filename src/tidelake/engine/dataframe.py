@@ -37,6 +37,7 @@ CHANGES_SCHEMA = T.StructType(
 #: Slices that hold no more than this together are looked through in the driver's own process: a
 #: Spark job would take longer to start.
 _HERE_BYTES = 4 << 20
+_HERE_BYTES_OF_DISK = 64 << 20
 #: Up to this many bytes of base files for each core are merged in the workers: below that the
 #: second job of a mask costs more than carrying the rows.
 _MERGED_BYTES = 32 << 20
@@ -103,7 +104,7 @@ def _merged_in_workers(
         return logged
     base_bytes = sum(task.base_size_bytes for task in logged)
     total = base_bytes + sum(task.log_size_bytes for task in logged)
-    is_small = total > _HERE_BYTES and base_bytes <= _MERGED_BYTES * _parallelism(spark)
+    is_small = total > _here_bytes(spec) and base_bytes <= _MERGED_BYTES * _parallelism(spark)
     if merge_path is MergePath.AUTO and is_small:
         return logged
     return frozenset(
@@ -153,11 +154,22 @@ def _listed_by_driver(tasks: Sequence[SliceTask], spec: ReadSpec) -> list[Sequen
     Looking at local files is quick, so several small relations are cheaper than one job; on an
     object store the job is worth its while.
     """
-    is_local = open_storage(spec.storage).local_path("") is not None
-    if not is_local or not _PATHS_WITHOUT_JOB < len(tasks) <= _MOST_SHARES * _PATHS_WITHOUT_JOB:
+    if (
+        not _is_local(spec)
+        or not _PATHS_WITHOUT_JOB < len(tasks) <= _MOST_SHARES * _PATHS_WITHOUT_JOB
+    ):
         return [tasks]
     starts = range(0, len(tasks), _PATHS_WITHOUT_JOB)
     return [tasks[start : start + _PATHS_WITHOUT_JOB] for start in starts]
+
+
+def _is_local(spec: ReadSpec) -> bool:
+    return open_storage(spec.storage).local_path("") is not None
+
+
+def _here_bytes(spec: ReadSpec) -> int:
+    """Return up to what size this process looks through the files of slices by itself."""
+    return _HERE_BYTES_OF_DISK if _is_local(spec) else _HERE_BYTES
 
 
 def _parallelism(spark: SparkSession) -> int:
@@ -181,7 +193,7 @@ class _Masked:
 
     def _parts(self, tasks: Sequence[SliceTask], layout: Layout) -> list[DataFrame]:
         log_bytes = sum(t.log_size_bytes for t in tasks)
-        here = log_bytes + sum(t.base_size_bytes for t in tasks) <= _HERE_BYTES
+        here = log_bytes + sum(t.base_size_bytes for t in tasks) <= _here_bytes(self.spec)
         if here and self.merge_path is MergePath.AUTO:
             with ThreadPoolExecutor(4) as pool:
                 found = list(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
@@ -113,8 +113,10 @@ def _run_job(
     def run(index: int) -> Iterator[pa.RecordBatch]:
         for number, task in numbered[index]:
             value = error = None
+            # Buckets of several partitions may share a file id: the number tells files apart.
+            token = replace(token_of_task(), task=number)
             try:
-                value = pickle.dumps(work.run(task, token_of_task()))
+                value = pickle.dumps(work.run(task, token))
             except TidelakeError as cause:
                 error = pickle.dumps(cause)
             row = {"task": number, "value": value, "error": error}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -23,6 +24,7 @@ from tidelake.formats.log_block import (
     BlockKind,
     LogBlock,
     decode_blocks,
+    join_avro_blocks,
     split_avro_block,
     valid_blocks,
 )
@@ -41,6 +43,8 @@ from tidelake.records.text import java_text
 from tidelake.storage import Storage
 
 _DELETE_OPERATIONS = ("D", "-U")
+#: What blocks that are decoded together have at most.
+_RUN_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +168,60 @@ def decode_log(
     With `by_position` records go by the base row that the block headers name, else by record key.
     """
     parts = []
+    is_alone = by_position or spec.history is not None
+    for run in _runs(storage, blocks, most_bytes=0 if is_alone else _RUN_BYTES):
+        for part in _decode_run(run, spec, layout, by_position=by_position):
+            if share is not None and share.of > 1:
+                kept = part.only(share.holds(part.keys).to_numpy())
+            else:
+                kept = part
+            if len(kept.keys):
+                parts.append(kept)
+    return _join(parts, layout)
+
+
+#: Blocks of one schema, each with the path of its file.
+_Run = list[tuple[str, LogBlock]]
+
+
+def _runs(storage: Storage, blocks: Sequence[PlacedBlock], *, most_bytes: int) -> Iterator[_Run]:
+    """Yield the blocks with their content; small ones behind each other that are alike together.
+
+    Many writers leave many small blocks, each of which takes longer to set about than to decode.
+    """
+    run: _Run = []
+    size = 0
     for placed in blocks:
         with reading(placed.path):
             block = placed.load(storage)
-            part = _decode_block(block, spec, layout, by_position=by_position)
-        if share is not None and share.of > 1:
-            part = part.only(share.holds(part.keys).to_numpy())
-        if len(part.keys):
-            parts.append(part)
-    return _join(parts, layout)
+        size += len(block.content)
+        if run and (size > most_bytes or not _are_alike(run[-1][1], block)):
+            yield run
+            run, size = [], len(block.content)
+        run.append((placed.path, block))
+    if run:
+        yield run
+
+
+def _are_alike(one: LogBlock, other: LogBlock) -> bool:
+    return (
+        one.kind is other.kind is BlockKind.AVRO_DATA
+        and one.schema == other.schema
+        and one.is_partial == other.is_partial
+    )
+
+
+def _decode_run(run: _Run, spec: ReadSpec, layout: Layout, *, by_position: bool) -> Sequence[_Part]:
+    if len(run) > 1:
+        # What is wrong with one of them is told below, with its path.
+        with suppress(Malformed):
+            together = join_avro_blocks([block for _, block in run])
+            return [_decode_block(together, spec, layout, by_position=by_position)]
+    parts = []
+    for path, block in run:
+        with reading(path):
+            parts.append(_decode_block(block, spec, layout, by_position=by_position))
+    return parts
 
 
 def _join(parts: Sequence[_Part], layout: Layout) -> LogRecords:

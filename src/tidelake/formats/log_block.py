@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import BinaryIO
 
@@ -285,6 +285,14 @@ def split_avro_block(content: bytes | memoryview) -> tuple[int, int, memoryview]
     if count < 0 or count * 4 > reader.left:
         raise Malformed(f"the Avro block claims {count} records in {reader.left} bytes")
     return version, count, reader.take(reader.left)
+
+
+def join_avro_blocks(blocks: Sequence[LogBlock]) -> LogBlock:
+    """Return one Avro block with the records of several, which have the headers of the first."""
+    parts = [split_avro_block(block.content) for block in blocks]
+    head = (CONTENT_VERSION, sum(count for _, count, _ in parts))
+    content = b"".join((*map(_INT32.pack, head), *(body for _, _, body in parts)))
+    return replace(blocks[0], content=content)
 
 
 def avro_records(content: bytes | memoryview) -> Iterator[memoryview]:
