@@ -5,6 +5,9 @@ then `_version_` points to that. Until then the file is litter; afterwards the i
 history, and still on the active timeline, where readers take them from. Files of one level are
 merged into one of the next. Layout 1 keeps them in log files, each of which appears whole.
 
+An archival whose lock ran out while it stood still must not undo what another did since. So nobody
+writes a manifest that is there, and the pointer moves only if it is where it was.
+
 An archival that crashed before it could take its instants off the active timeline has left them in
 the newest file of the history. That is looked at first, so nothing is archived twice.
 """
@@ -15,13 +18,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidelake.config import ArchiveOptions, TableConfig
-from tidelake.errors import reading
+from tidelake.errors import LockLostError, MissingFileError, reading
 from tidelake.formats import archived_log, lsm_history
 from tidelake.formats.archived_log import TimelineFile
 from tidelake.formats.instant_name import InstantName
 from tidelake.formats.lsm_history import HistoryFileName, HistoryInstant, Manifest, ManifestFile
 from tidelake.model import Action, Instant, State
-from tidelake.storage import FileInfo, Storage
+from tidelake.storage import FileInfo, Folder, Storage
 from tidelake.timeline.load import completion_time_from
 from tidelake.timeline.timeline import Timeline, pending_file
 
@@ -139,19 +142,47 @@ class LsmArchive:
         return ManifestFile(file_name=name, file_len=len(content))
 
     def _publish(self, history: _Version, files: Iterable[ManifestFile]) -> _Version:
-        number = history.number + 1
+        number = history.newest + 1
         manifest = Manifest(files=tuple(files))
         path = f"{self._folder}/{lsm_history.manifest_name(number)}"
-        self._storage.put(path, lsm_history.encode_manifest(manifest))
-        version = f"{self._folder}/{lsm_history.VERSION_FILE}"
-        self._storage.put(version, lsm_history.encode_version(number))
-        return _Version(number=number, files=manifest.files)
+        if not self._storage.put_if_absent(path, lsm_history.encode_manifest(manifest)):
+            raise self._overtaken()
+        tag = self._point_to(number, history.pointer_tag)
+        return _Version(number=number, files=manifest.files, newest=number, pointer_tag=tag)
+
+    def _point_to(self, number: int, tag: str | None) -> str:
+        """Let the pointer name a manifest, if nobody has moved it since it had `tag`."""
+        path = f"{self._folder}/{lsm_history.VERSION_FILE}"
+        content = lsm_history.encode_version(number)
+        if tag is not None:
+            moved = self._storage.put_if_tagged(path, content, tag)
+        elif self._storage.put_if_absent(path, content):
+            moved = self._storage.read_tagged(path).tag
+        else:
+            moved = None
+        if moved is None:
+            raise self._overtaken()
+        return moved
+
+    def _overtaken(self) -> LockLostError:
+        return LockLostError(
+            f"somebody else has put instants into {self._folder} meanwhile, for which the lock of "
+            "this archival must have run out",
+            next_step="nothing is left to do: the instants that it was about are still there, and "
+            "the next archival takes them",
+        )
 
     def _load(self) -> _Version:
+        # What is seen of the pointer here has to be older than what is seen of the rest.
+        path = f"{self._folder}/{lsm_history.VERSION_FILE}"
+        try:
+            tag: str | None = self._storage.read_tagged(path).tag
+        except MissingFileError:
+            tag = None
+        newest = max(_manifest_numbers(self._storage.list(self._folder)), default=0)
         number = current_manifest(self._storage, self._folder)
-        if number is None:
-            return _Version(number=0, files=())
-        return _Version(number=number, files=self._manifest(number).files)
+        files = () if number is None else self._manifest(number).files
+        return _Version(number=number or 0, files=files, newest=newest, pointer_tag=tag)
 
     def _manifest(self, number: int) -> Manifest:
         path = f"{self._folder}/{lsm_history.manifest_name(number)}"
@@ -160,26 +191,22 @@ class LsmArchive:
             return lsm_history.decode_manifest(data)
 
     def _delete_unnamed(self, history: _Version, keep: int) -> None:
-        names = {file.name for file in self._storage.list(self._folder).files}
-        numbers = {
-            number: name
-            for name in names
-            if (number := lsm_history.manifest_number(name)) is not None
-        }
-        old = [number for number in sorted(numbers) if number <= history.number - keep]
+        """Delete old manifests, and the files that they alone name.
+
+        A file that no manifest names may be one that somebody is about to name.
+        """
+        numbers = sorted(_manifest_numbers(self._storage.list(self._folder)))
+        old = [number for number in numbers if number <= history.number - keep]
         if not old:
             return
-        for number in old:
-            self._storage.delete(f"{self._folder}/{numbers[number]}")
         named = {
-            file.file_name
-            for number in numbers
-            if number not in old
-            for file in self._manifest(number).files
+            number: {file.file_name for file in self._manifest(number).files} for number in numbers
         }
-        for name in sorted(names):
-            if HistoryFileName.parse(name) is not None and name not in named:
+        kept = set().union(*(named[number] for number in numbers if number not in old))
+        for number in old:
+            for name in sorted(named[number] - kept):
                 self._storage.delete(f"{self._folder}/{name}")
+            self._storage.delete(f"{self._folder}/{lsm_history.manifest_name(number)}")
 
 
 class LogArchive:
@@ -236,6 +263,9 @@ class _Version:
 
     number: int
     files: tuple[ManifestFile, ...]
+    newest: int
+    """The greatest number of a manifest; a crash may have left one that does not count."""
+    pointer_tag: str | None
 
 
 def current_manifest(storage: Storage, folder: str) -> int | None:
@@ -244,14 +274,20 @@ def current_manifest(storage: Storage, folder: str) -> int | None:
     A crash between manifest and pointer leaves the pointer behind, and Hudi deletes the pointer
     before it writes it anew: without a good one the newest manifest counts.
     """
-    names = {file.name for file in storage.list(folder).files}
-    numbers = [n for n in map(lsm_history.manifest_number, names) if n is not None]
+    listed = storage.list(folder)
+    names = {file.name for file in listed.files}
+    numbers = _manifest_numbers(listed)
     if not numbers:
         return None
     current = None
     if lsm_history.VERSION_FILE in names:
         current = lsm_history.decode_version(storage.read(f"{folder}/{lsm_history.VERSION_FILE}"))
     return current if current in numbers else max(numbers)
+
+
+def _manifest_numbers(listed: Folder) -> list[int]:
+    found = (lsm_history.manifest_number(file.name) for file in listed.files)
+    return [number for number in found if number is not None]
 
 
 def _timeline_file(name: InstantName, info: FileInfo, data: bytes) -> TimelineFile:

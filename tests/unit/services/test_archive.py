@@ -17,6 +17,7 @@ from tidelake.config import (
     CompactionOptions,
     ServiceOptions,
 )
+from tidelake.errors import LockLostError
 from tidelake.formats import plans
 from tidelake.formats.marker_name import marker_folder
 from tidelake.formats.plans import SavepointMetadata
@@ -26,6 +27,7 @@ from tidelake.services.archive_plan import plan_archive
 from tidelake.services.clean import clean
 from tidelake.services.table_now import TableNow
 from tidelake.storage import LocalStorage, MemoryStorage, Storage
+from tidelake.testing import FaultyStorage
 from tidelake.timeline import update_table_config, with_history
 
 COW, MOR = TableType.COPY_ON_WRITE, TableType.MERGE_ON_READ
@@ -399,3 +401,22 @@ def test_who_looked_before_an_archival_still_reads_every_commit(
     assert [set(stats) for stats in found] == [set(stats) for stats in owed]
     cleans = [i for i in before.timeline.completed if i.action is Action.CLEAN]
     assert all(before.contents.clean_metadata(i) is not None for i in cleans)
+
+
+@pytest.mark.parametrize("stalled_at", ["manifest_1", "_version_"])
+def test_an_archival_that_was_overtaken_undoes_nothing(stalled_at: str) -> None:
+    """Its lock ran out while it stood still before a change, and another archival was made."""
+    table = long_lived(9, COW)
+    before = instants(table)
+
+    def overtake(_number: int, name: str, path: str) -> None:
+        if path.endswith(stalled_at) and name.startswith("put") and not overtaken:
+            overtaken.append(path)
+            assert archived(table, ALL_BUT_ONE) > 0
+
+    overtaken: list[str] = []
+    late = FaultyStorage(table.storage, overtake)
+    with pytest.raises(LockLostError, match="run out"):
+        archive(environment(late), SMALL)
+    assert overtaken
+    assert instants(table) == before
