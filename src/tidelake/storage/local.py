@@ -147,6 +147,7 @@ class LocalStorage:
                     return None
             except FileNotFoundError:
                 return None
+            self._drop_checksum(path)
             with self._written_aside(path, data) as aside:
                 made = _tag(os.stat(aside))  # noqa: PTH116 - the path is text
                 os.replace(aside, full)  # noqa: PTH105 - both are text

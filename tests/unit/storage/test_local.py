@@ -102,6 +102,17 @@ def test_a_replaced_file_loses_the_checksum_that_hadoop_keeps_beside_it(tmp_path
     assert not checksum.exists()
 
 
+def test_a_file_that_is_replaced_by_its_tag_loses_hadoops_checksum(tmp_path: Path) -> None:
+    (tmp_path / "name").write_bytes(b"old")
+    checksum = tmp_path / ".name.crc"
+    checksum.write_bytes(b"of the old content")
+    storage = LocalStorage(str(tmp_path))
+
+    assert storage.put_if_tagged("name", b"new", storage.read_tagged("name").tag) is not None
+
+    assert not checksum.exists()
+
+
 def test_a_deleted_file_takes_hadoops_checksum_with_it(tmp_path: Path) -> None:
     (tmp_path / "name").write_bytes(b"old")
     (tmp_path / ".name.crc").write_bytes(b"of the old content")
