@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from bench.cpu import tree_cpu_s
 from bench.measure import AnswersDifferError, Goal, Verdict, show_verdicts
 from bench.peers import COW, DELTA_VERSION, ICEBERG_VERSION, MOR, Bench, Engine, lone_writers, start
-from bench.runs import CORES, RESULTS, setting
+from bench.runs import CORES, RESULTS, Runs, setting
 from bench.tables import base_rows, round_rows
 
 if TYPE_CHECKING:
@@ -36,29 +36,20 @@ _BOOKKEEPING = frozenset({".hoodie", "_delta_log", "metadata"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commits:
-    """What the commits of one engine took, one entry each."""
+class Commits(Runs):
+    """What the commits of one engine took and wrote, one entry each."""
 
-    seconds: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
     jobs: list[int] = field(default_factory=list)
     tasks: list[int] = field(default_factory=list)
     bytes_written: list[int] = field(default_factory=list)
 
-    @property
-    def median(self) -> float:
-        """Return the median of the wall clock."""
-        return statistics.median(self.seconds)
-
     def as_json(self) -> dict[str, object]:
         """Return medians and every single run."""
         return {
-            "median_s": round(self.median, 4),
-            "cpu_median_s": round(statistics.median(self.cpu), 4) if self.cpu else None,
+            **Runs.as_json(self),
             "jobs": statistics.median(self.jobs),
             "tasks": statistics.median(self.tasks),
             "bytes_median": statistics.median(self.bytes_written),
-            "runs_s": [round(t, 4) for t in self.seconds],
         }
 
 
