@@ -87,6 +87,11 @@ def made(spark: SparkSession, path: Path, version: int, table_type: str, service
     table.they("upsert", rows(range(0, 40, 5), ts=4, note="theirs"))
     table.we("upsert", rows(range(0, 40, 7), ts=5, note="ours"))
     if service == "archive":
+        if table_type == MOR:
+            # Instants stay until a compaction, and until one of the metadata table behind it.
+            table.ours.compact(options=OPTIONS)
+            for ts in range(6, 11):
+                table.we("upsert", rows(range(ts), ts=ts, note="ours"))
         table.ours.clean(options=OPTIONS)
     table.last = table.newest()
     return table
@@ -113,14 +118,15 @@ def test_apache_goes_on_past_a_dead_service(
     hudi_spark: SparkSession,
     tmp_path: Path,
 ) -> None:
-    if service == ("compact" if table_type == COW else "archive"):
-        pytest.skip("without logs there is nothing to compact, and with some nothing to archive")
+    if service == "compact" and table_type == COW:
+        pytest.skip("without logs there is nothing to compact")
     origin = made(hudi_spark, tmp_path / "origin", version, table_type, service)
     act = SERVICES[service]
     counted = origin.beside(tmp_path / "counted")
     storage = FaultyStorage(LocalStorage(str(counted.path)))
     act(counted, storage)
     changing = [n for n, (name, _) in enumerate(storage.calls, 1) if name in CHANGES]
+    assert changing, "there was nothing to do"
     stories: list[str] = []
     for at in range(points):
         number = changing[at * (len(changing) - 1) // (points - 1)]
