@@ -130,9 +130,11 @@ class FaultyStorage:
             self._crash()
         if fault is Fault.ERROR:
             raise StorageError(path, f"made to fail at call {len(self.calls)}, {name}")
-        result = act()
-        if fault is Fault.CRASH_AFTER:
-            self._crash()
+        try:
+            result = act()
+        finally:
+            if fault is Fault.CRASH_AFTER:
+                self._crash()
         if fault is Fault.LOST_REPLY:
             raise StorageError(path, f"made to lose the reply to call {len(self.calls)}, {name}")
         return result
