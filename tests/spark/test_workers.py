@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from tidelake.engine import workers
 from tidelake.engine.spark_types import spark_schema
+from tidelake.engine.worker_process import Batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ def test_rows_behind_empty_chunks_are_given_too(spark: SparkSession) -> None:
 def test_empty_batches_between_others_end_nothing(spark: SparkSession) -> None:
     schema = pa.schema([("id", pa.int64())])
 
-    def work(index: int) -> workers.Batches:
+    def work(index: int) -> Batches:
         for ids in ([], [index], [], [], [index + 10], []):
             yield pa.RecordBatch.from_arrays([pa.array(ids, pa.int64())], schema=schema)
 

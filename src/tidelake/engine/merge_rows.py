@@ -34,6 +34,7 @@ from tidelake.engine.merge_plan import (
     sides,
 )
 from tidelake.engine.row_count import bad_rows
+from tidelake.engine.worker_process import mapped
 from tidelake.errors import SchemaError
 from tidelake.files.write_task import CHANGE, COLUMNS, Change
 from tidelake.records.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, top_level
@@ -98,7 +99,7 @@ class MergeRows:
         paths = KeyColumns(source.sparkSession, spec, source.schema)
         found = source.select(paths.partition_path().alias(PARTITION_PATH))
         # Each task names its own, which takes no shuffle; there are few of them.
-        return found.mapInArrow(_distinct_rows, found.schema)
+        return mapped(found, _distinct_rows, found.schema)
 
     def changes(self, target: DataFrame, source: DataFrame) -> Incoming:
         """Return the rows to write, each with what it does to the table.

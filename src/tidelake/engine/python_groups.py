@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.engine.incoming_rows import GROUP
+from tidelake.engine.worker_process import mapped
 from tidelake.formats.hashing_metadata import HashingMetadata
 from tidelake.records.keys import bucket_of, split_record_key
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
@@ -69,4 +70,4 @@ def python_groups(frame: DataFrame, rule: GroupsOfKeys) -> DataFrame:
             )
 
     schema = T.StructType([T.StructField(f.name, f.dataType) for f in frame.schema.fields])
-    return frame.mapInArrow(run, schema)
+    return mapped(frame, run, schema)

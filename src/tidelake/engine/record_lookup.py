@@ -23,6 +23,7 @@ from pyspark.sql import types as T  # noqa: N812
 from tidelake.config import TableConfig
 from tidelake.engine.incoming_rows import Incoming
 from tidelake.engine.index_lookup import KNOWN_FILE, KNOWN_KEY, KNOWN_PATH, Lookup
+from tidelake.engine.worker_process import mapped
 from tidelake.errors import TidelakeError
 from tidelake.files.record_index import group_numbers
 from tidelake.metadata.record_index import RecordIndex
@@ -79,9 +80,9 @@ class RecordLookup:
         if self.lookup.wanted is not None:
             arranged = keys.coalesce(1)
         else:
-            numbered = keys.mapInArrow(partial(_numbered, self.index), _NUMBERED)
+            numbered = mapped(keys, partial(_numbered, self.index), _NUMBERED)
             arranged = numbered.repartition(_NUMBER).select(RECORD_KEY, PARTITION_PATH)
-        found = arranged.mapInArrow(partial(_looked_up, self.index), _FOUND)
+        found = mapped(arranged, partial(_looked_up, self.index), _FOUND)
         if doubts is Doubts.NONE:
             yield self.lookup.as_known(found)
             return
@@ -152,5 +153,5 @@ def _groups(found: DataFrame) -> frozenset[FileGroupId]:
             own.update(zip(*(batch.column(at).to_pylist() for at in (0, 1)), strict=True))
         yield pa.RecordBatch.from_pydict({"groups": pa.array([pickle.dumps(own)], pa.binary())})
 
-    rows = found.select(KNOWN_PATH, KNOWN_FILE).mapInArrow(run, _GROUPS).collect()
+    rows = mapped(found.select(KNOWN_PATH, KNOWN_FILE), run, _GROUPS).collect()
     return frozenset(FileGroupId(*at) for row in rows for at in pickle.loads(row["groups"]))

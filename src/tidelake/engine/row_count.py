@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.engine.incoming_rows import CHECK, GROUP, ODD, Incoming
+from tidelake.engine.worker_process import mapped
 from tidelake.errors import SchemaError
 from tidelake.records.schema import PARTITION_PATH
 from tidelake.write.plan import Workload
@@ -45,7 +46,7 @@ def count_rows(rows: Incoming) -> Workload:
         made = pickle.dumps(tally(batches, problems))
         yield pa.RecordBatch.from_pydict({"tally": pa.array([made], pa.binary())})
 
-    found = narrow.mapInArrow(run, _TALLY).collect()
+    found = mapped(narrow, run, _TALLY).collect()
     return _checked(list(rows.bad), [pickle.loads(row["tally"]) for row in found])
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.engine.bins import pack
 from tidelake.engine.spark_types import spark_schema
+from tidelake.engine.worker_process import Batches, mapped
 from tidelake.errors import TidelakeError
 from tidelake.files import (
     ChangeTask,
@@ -30,8 +29,6 @@ from tidelake.files import (
 
 FILE_NAME = "__tidelake_file"
 MASK = "__tidelake_mask"
-
-Batches = Iterator[pa.RecordBatch]
 
 #: Spark 4 makes a DataFrame of an Arrow table without the help of a worker.
 _TAKES_ARROW = int(pyspark.__version__.partition(".")[0]) >= 4
@@ -69,7 +66,6 @@ def run_on_workers(
     """Return a DataFrame whose partition i holds the batches of `work(i)`."""
 
     def run(batches: Batches) -> Batches:
-        spare_the_collector()
         try:
             for batch in batches:
                 for index in batch.column(0).to_pylist():
@@ -78,17 +74,7 @@ def run_on_workers(
             # It names the file, the cause and the next step; our frames in front would hide that.
             raise error.with_traceback(None) from None
 
-    return spark.range(0, count, 1, count).mapInArrow(run, schema)
-
-
-@cache
-def spare_the_collector() -> None:
-    """Take what is imported out of the sight of the garbage collector, once in a worker.
-
-    Spark has its workers collect garbage after every task, and most of what they would look through
-    each time are the libraries.
-    """
-    gc.freeze()
+    return mapped(spark.range(0, count, 1, count), run, schema)
 
 
 def merged_rows(

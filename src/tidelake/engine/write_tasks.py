@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.engine.incoming_rows import CHECK, GROUP, PLACE
+from tidelake.engine.worker_process import mapped
 from tidelake.env import RandomIds
 from tidelake.errors import InputChangedError, TidelakeError
 from tidelake.files.record_index import KeysOfGroup, write_index_logs
@@ -116,7 +117,7 @@ def results(parts: Iterator[Written]) -> Batches:
 
 def written(frame: DataFrame, work: WriteWork) -> Written:
     """Run the tasks and return what they wrote; raise the first error that one of them met."""
-    return collected(frame.mapInArrow(work.run, RESULT))
+    return collected(mapped(frame, work.run, RESULT))
 
 
 def collected(frame: DataFrame) -> Written:
