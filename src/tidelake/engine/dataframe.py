@@ -216,8 +216,7 @@ class _Masked:
         based = [t for t in tasks if t.base_path is not None]
         parts = []
         if based:
-            frame = workers.given_masks(self.spark, masks) if masks else None
-            parts.append(native.base_rows(self.spark, based, self.spec, self.target, layout, frame))
+            parts.append(native.base_rows(self.spark, based, self.spec, self.target, layout, masks))
         streams = [v["rows"] for v in found if v["rows"] is not None]
         if sum(map(len, streams)) > _CARRIED_BYTES:
             schema = spark_schema(self.target)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.engine.spark_types import spark_schema, spark_type
-from tidelake.engine.workers import FILE_NAME, MASK
+from tidelake.engine.workers import FILE_NAME, MASK, given_masks
 from tidelake.files import ReadSpec, SliceTask, check_tails, read_footers
 from tidelake.records import COMMIT_TIME
 from tidelake.storage import open_storage, spark_options, spark_path
@@ -21,6 +22,10 @@ ROW_INDEX = "__tidelake_row"
 #: Up to this many base files are looked at before the query runs, so that one that is cut short or
 #: missing is named at once.
 _CHECKED_FILES = 256
+#: Masks of up to this many files and bytes are part of a condition; others take a join.
+_COMPARED_FILES = 32
+_COMPARED_BYTES = 256 << 10
+_LONGS = T.ArrayType(T.LongType())
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +121,16 @@ def base_rows(
     spec: ReadSpec,
     target: pa.Schema,
     layout: Layout,
-    masks: DataFrame | None = None,
+    masks: DataFrame | Mapping[str, bytes] | None = None,
 ) -> DataFrame:
     """Return the rows of base files of one layout, less those that `masks` overrules.
 
     `masks` holds, by file name, one bit for each row of the file, in words of 64.
     """
+    joined = masks if isinstance(masks, DataFrame) else None
+    compared = {} if masks is None or isinstance(masks, DataFrame) else masks
+    if len(compared) > _COMPARED_FILES or sum(map(len, compared.values())) > _COMPARED_BYTES:
+        joined, compared = given_masks(spark, compared), {}
     stored = dict(layout.casts)
     fields = {f.name: T.StructField(f.name, spark_type(stored.get(f.name, f.type))) for f in target}
     tasks = list(tasks)
@@ -136,19 +145,21 @@ def base_rows(
         .option("recursiveFileLookup", "true")
         .parquet(*(spark_path(spec.storage, t.base_path or "") for t in tasks))
     )
-    if masks is not None or from_path:
+    if compared:
+        frame = frame.where(_is_unmasked_by(compared))
+    if joined is not None or from_path:
         frame = frame.select(
             "*",
             F.col("_metadata.file_name").alias(FILE_NAME),
-            *([F.col("_metadata.row_index").alias(ROW_INDEX)] if masks is not None else []),
+            *([F.col("_metadata.row_index").alias(ROW_INDEX)] if joined is not None else []),
         )
-    if masks is not None:
-        frame = frame.join(F.broadcast(masks), FILE_NAME, "left").where(_is_unmasked())
+    if joined is not None:
+        frame = frame.join(F.broadcast(joined), FILE_NAME, "left").where(_is_unmasked())
     if from_path:
         frame = frame.join(F.broadcast(_path_values(spark, tasks)), FILE_NAME, "left")
     if spec.keep_instants is not None:
         frame = frame.where(F.col(COMMIT_TIME).isin(sorted(spec.keep_instants)))
-    if masks is None and not (from_path or stored) and list(fields) == target.names:
+    if joined is None and not (from_path or stored) and list(fields) == target.names:
         return frame  # Naming each column again would take longer than planning the scan.
     return frame.select(*(_output(f, stored.get(f.name), dict(from_path)) for f in target))
 
@@ -157,6 +168,27 @@ def _is_unmasked() -> Column:
     word = F.element_at(F.col(MASK), (F.col(ROW_INDEX) / 64).cast("int") + 1)
     bit = F.getbit(word, F.pmod(F.col(ROW_INDEX), F.lit(64)).cast("int"))
     return F.col(MASK).isNull() | (bit == 0)
+
+
+def _is_unmasked_by(masks: Mapping[str, bytes]) -> Column:
+    """Return the condition that no mask overrules a row, which spares Spark a join."""
+    words = [np.frombuffer(mask, "<i8") for mask in masks.values()]
+    starts = np.cumsum([0, *map(len, words)])[:-1]
+    row = F.col("_metadata.row_index")
+    # What is not in an array is null here: the place of a file without a mask, and so its bits.
+    name = F.col("_metadata.file_name")
+    at = F.call_function("array_position", _constant(masks), name) - 1
+    start = F.get(_constant(starts).cast(_LONGS), at.cast("int"))
+    word = F.get(
+        _constant(np.concatenate(words)).cast(_LONGS), (start + F.shiftright(row, 6)).cast("int")
+    )
+    bit = F.getbit(word, row.bitwiseAND(F.lit(63)).cast("int"))
+    return F.coalesce(bit, F.lit(0)) == 0
+
+
+def _constant(values: Iterable[object]) -> Column:
+    """Return an array of texts that have no slash; a single text takes no call for each of them."""
+    return F.split(F.lit("/".join(map(str, values))), "/")
 
 
 def _output(field: pa.Field, stored: pa.DataType | None, from_path: Mapping[str, object]) -> Column:
