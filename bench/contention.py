@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _UPSERTS = 5
+_WARM_UPSERTS = 3
 _ROWS = 1_000
 _ATTEMPTS = 10
 _PAUSE_S = 1.0
@@ -318,21 +319,23 @@ class _Service:
         self._engines[engine].load(base_rows(self._spark, rows), home, MOR)
 
     def prepare(self, engine: str, pattern: str) -> None:
-        """Lay the rows ready, and write once elsewhere: neither is part of what is timed."""
-        self._staged = [
-            self._spark.createDataFrame(
-                updated_rows(
-                    _PATTERNS[pattern](self._spark, self._number, self._writers, number),
-                    number * self._writers + self._number + 1,
-                ).toPandas()
-            )
-            for number in range(_UPSERTS)
-        ]
+        """Lay the rows ready, and write elsewhere at first: neither is part of what is timed."""
+        self._staged = [self._laid_ready(pattern, number) for number in range(_UPSERTS)]
         if engine not in self._warm:
             self._warm.add(engine)
             home = self._folder / f"warm-{self._writers}-{self._number}-{engine}".replace(" ", "-")
             self._engines[engine].load(base_rows(self._spark, _ROWS), home, MOR)
-            self._engines[engine].change(self._staged[0], home, MOR)
+            for rows in self._staged[:_WARM_UPSERTS]:
+                self._engines[engine].change(rows, home, MOR)
+
+    def _laid_ready(self, pattern: str, number: int) -> DataFrame:
+        """Return the rows of one upsert, read from a file as a job would."""
+        name = f"rows-{self._writers}-{self._number}-{pattern}-{number}".replace(" ", "-")
+        path = str(self._folder / name)
+        keys = _PATTERNS[pattern](self._spark, self._number, self._writers, number)
+        rows = updated_rows(keys, number * self._writers + self._number + 1)
+        rows.coalesce(1).write.mode("ignore").parquet(path)
+        return self._spark.read.parquet(path)
 
     def write(self, engine: str, home: Path) -> Told:
         landed = aborts = 0

@@ -53,8 +53,9 @@ _LOCKS = "org.apache.hudi.client.transaction.lock"
 _APACHE_SHARED = {
     "hoodie.write.lock.provider": f"{_LOCKS}.FileSystemBasedLockProvider",
     "hoodie.clean.failed.writes.policy": "LAZY",
-    "hoodie.clean.automatic": "false",
 }
+#: No engine cleans while it is measured.
+_UNCLEANED = {"hoodie.clean.automatic": "false"}
 
 
 class Engine(Protocol):
@@ -289,14 +290,16 @@ def many_writers(bench: Bench) -> Sequence[Engine]:
     spark = bench.spark
     return [
         *(
-            Tidelake(spark=spark, name=f"tidelake {short}", options={**_BUCKET, **mode})
+            Tidelake(
+                spark=spark, name=f"tidelake {short}", options={**_BUCKET, **_UNCLEANED, **mode}
+            )
             for short, mode in _MODES.items()
         ),
         *(
             ApacheHudi(
                 spark=spark,
                 name=f"hudi {short}",
-                options={**_APACHE_BEST, **_APACHE_SHARED, **mode},
+                options={**_APACHE_BEST, **_APACHE_SHARED, **_UNCLEANED, **mode},
             )
             for short, mode in _MODES.items()
         ),
