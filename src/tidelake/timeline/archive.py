@@ -6,7 +6,8 @@ history, and still on the active timeline, where readers take them from. Files o
 merged into one of the next. Layout 1 keeps them in log files, each of which appears whole.
 
 An archival whose lock ran out while it stood still must not undo what another did since. So nobody
-writes a manifest that is there, and the pointer moves only if it is where it was.
+writes a manifest, or a file that one names, or an archive of layout 1 that is there, and the
+pointer moves only if it is where it was.
 
 An archival that crashed before it could take its instants off the active timeline has left them in
 the newest file of the history. That is looked at first, so nothing is archived twice.
@@ -138,7 +139,13 @@ class LsmArchive:
             first=ordered[0].requested_time, last=ordered[-1].requested_time, level=level
         ).format()
         content = lsm_history.encode_instants(ordered)
-        self._storage.put(f"{self._folder}/{name}", content)
+        path = f"{self._folder}/{name}"
+        if not self._storage.put_if_absent(path, content):
+            # One that no manifest names is what a crash left, and may hold other instants.
+            found = self._storage.read_tagged(path)
+            is_named = any(file.file_name == name for file in self._load().files)
+            if is_named or self._storage.put_if_tagged(path, content, found.tag) is None:
+                raise _overtaken(self._folder)
         return ManifestFile(file_name=name, file_len=len(content))
 
     def _publish(self, history: _Version, files: Iterable[ManifestFile]) -> _Version:
@@ -146,7 +153,7 @@ class LsmArchive:
         manifest = Manifest(files=tuple(files))
         path = f"{self._folder}/{lsm_history.manifest_name(number)}"
         if not self._storage.put_if_absent(path, lsm_history.encode_manifest(manifest)):
-            raise self._overtaken()
+            raise _overtaken(self._folder)
         tag = self._point_to(number, history.pointer_tag)
         return _Version(number=number, files=manifest.files, newest=number, pointer_tag=tag)
 
@@ -161,16 +168,8 @@ class LsmArchive:
         else:
             moved = None
         if moved is None:
-            raise self._overtaken()
+            raise _overtaken(self._folder)
         return moved
-
-    def _overtaken(self) -> LockLostError:
-        return LockLostError(
-            f"somebody else has put instants into {self._folder} meanwhile, for which the lock of "
-            "this archival must have run out",
-            next_step="nothing is left to do: the instants that it was about are still there, and "
-            "the next archival takes them",
-        )
 
     def _load(self) -> _Version:
         # What is seen of the pointer here has to be older than what is seen of the rest.
@@ -234,7 +233,9 @@ class LogArchive:
         if new:
             files = self._timeline_files(timeline, new)
             content = archived_log.encode(files, batch=self._options.batch)
-            self._storage.put(f"{folder}/{archived_log.file_name(newest + 1)}", content)
+            path = f"{folder}/{archived_log.file_name(newest + 1)}"
+            if not self._storage.put_if_absent(path, content):
+                raise _overtaken(folder)
 
     def tidy(self) -> None:
         """Do nothing: Apache Hudi does not merge archives unless it is told to, and nor do we."""
@@ -266,6 +267,15 @@ class _Version:
     newest: int
     """The greatest number of a manifest; a crash may have left one that does not count."""
     pointer_tag: str | None
+
+
+def _overtaken(folder: str) -> LockLostError:
+    return LockLostError(
+        f"somebody else has put instants into {folder} meanwhile, for which the lock of this "
+        "archival must have run out",
+        next_step="nothing is left to do: the instants that it was about are still there, and the "
+        "next archival takes them",
+    )
 
 
 def current_manifest(storage: Storage, folder: str) -> int | None:

@@ -403,10 +403,12 @@ def test_who_looked_before_an_archival_still_reads_every_commit(
     assert all(before.contents.clean_metadata(i) is not None for i in cleans)
 
 
-@pytest.mark.parametrize("stalled_at", ["manifest_1", "_version_"])
-def test_an_archival_that_was_overtaken_undoes_nothing(stalled_at: str) -> None:
+@pytest.mark.parametrize(
+    ("table_version", "stalled_at"), [(6, ".archive.1_1-0-1"), (9, "manifest_1"), (9, "_version_")]
+)
+def test_an_archival_that_was_overtaken_undoes_nothing(table_version: int, stalled_at: str) -> None:
     """Its lock ran out while it stood still before a change, and another archival was made."""
-    table = long_lived(9, COW)
+    table = long_lived(table_version, COW)
     before = instants(table)
 
     def overtake(_number: int, name: str, path: str) -> None:
@@ -419,4 +421,32 @@ def test_an_archival_that_was_overtaken_undoes_nothing(stalled_at: str) -> None:
     with pytest.raises(LockLostError, match="run out"):
         archive(environment(late), SMALL)
     assert overtaken
+    assert instants(table) == before
+
+
+def test_a_file_that_another_archival_has_published_is_not_written_over() -> None:
+    table = long_lived(9, COW)
+    before = instants(table)
+
+    def overtake(_number: int, name: str, path: str) -> None:
+        if path.endswith(".parquet") and name == "put_if_absent" and not overtaken:
+            overtaken.append(path)
+            assert archived(table) > 0
+
+    overtaken: list[str] = []
+    late = FaultyStorage(table.storage, overtake)
+    with pytest.raises(LockLostError, match="run out"):
+        archive(environment(late), SMALL)
+    assert ("put_if_tagged", overtaken[0]) not in late.calls
+    assert instants(table) == before
+
+
+def test_what_a_crash_left_in_the_history_is_written_over() -> None:
+    table = long_lived(9, COW)
+    before = instants(table)
+    tried = FaultyStorage(copy.deepcopy(table.storage))
+    archive(environment(tried), SMALL)
+    left = next(path for name, path in tried.calls if path.endswith(".parquet") and "put" in name)
+    table.storage.put(left, b"of other instants")
+    assert archived(table) > 0
     assert instants(table) == before
