@@ -189,6 +189,10 @@ class WriteConflictError(TidelakeError):
         return "\n".join(f"{name:<{width}}  {value}" for name, value in facts.items())
 
 
+class SameWriteError(WriteConflictError):
+    """Another process committed the very same write meanwhile, so that ours is not needed."""
+
+
 class SchemaConflictError(WriteConflictError):
     """Another writer changed the table's schema meanwhile, in a way that ours does not go with."""
 

@@ -158,7 +158,8 @@ class WriteSession:
         """Return the commit that an earlier call made under the same idempotence key."""
         if write_id is None:
             return None
-        return find_commit(self.state.timeline, self.state.contents, write_id)
+        state = self.state
+        return find_commit(state.timeline, state.contents, state.history, write_id)
 
     def choose(
         self,

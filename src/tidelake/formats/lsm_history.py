@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelake.errors import Malformed
@@ -147,6 +148,17 @@ def decode_instants(source: BinaryIO, *, with_contents: bool) -> list[HistoryIns
             )
             for row in table.to_pylist()
         ]
+    except ValueError as cause:
+        raise Malformed(f"an archived instant does not decode: {cause}") from cause
+
+
+def instants_holding(source: BinaryIO, text: str) -> list[tuple[str, Action]]:
+    """Return requested time and action of the instants in whose contents `text` occurs."""
+    table = _read(source, ["instantTime", "action", "metadata"])
+    contents = table.column("metadata").cast(pa.binary())
+    found = table.filter(pc.match_substring(contents, text.encode()))
+    try:
+        return [(_text(row["instantTime"]), Action(row["action"])) for row in found.to_pylist()]
     except ValueError as cause:
         raise Malformed(f"an archived instant does not decode: {cause}") from cause
 

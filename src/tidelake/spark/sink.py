@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from tidelake.config import WriteOptions, write_keys
 from tidelake.errors import ConfigError, TableExistsError
 from tidelake.formats.commit_metadata import CommitMetadata
-from tidelake.model import WRITE_ACTIONS
 from tidelake.read.state import TableState
 from tidelake.storage import open_storage
 from tidelake.table import Table, load_state
@@ -47,7 +46,7 @@ def sink(path: str, options: Mapping[str, str] | None = None) -> Sink:
         if last_batch(state, stream) >= batch_id:
             return
         table = Table.open(spark, path, given)
-        table.write(rows, write_id=f"{_PREFIX}{stream}:{batch_id}")
+        table.write(rows, write_id=f"{_prefix(stream)}{batch_id}")
 
     return write
 
@@ -59,7 +58,7 @@ def last_batch(state: TableState, stream: str) -> int:
     timeline does not know of is looked for in the history.
     """
     active = max(_batches(_active(state), stream), default=-1)
-    return active if active >= 0 else max(_batches(_archived(state), stream), default=-1)
+    return active if active >= 0 else max(_batches(_archived(state, stream), stream), default=-1)
 
 
 def _active(state: TableState) -> Iterator[CommitMetadata]:
@@ -68,13 +67,17 @@ def _active(state: TableState) -> Iterator[CommitMetadata]:
     return (state.contents.commit_metadata(i) for i in writes)
 
 
-def _archived(state: TableState) -> Iterator[CommitMetadata]:
-    writes = (i for i in state.history.instants() if i.action.completed_as in WRITE_ACTIONS)
+def _archived(state: TableState, stream: str) -> Iterator[CommitMetadata]:
+    writes = state.history.writes_holding(_prefix(stream))
     return (state.history.commit_metadata(i) for i in writes)
 
 
+def _prefix(stream: str) -> str:
+    return f"{_PREFIX}{stream}:"
+
+
 def _batches(commits: Iterator[CommitMetadata], stream: str) -> Iterator[int]:
-    prefix = f"{_PREFIX}{stream}:"
+    prefix = _prefix(stream)
     for commit in commits:
         write_id = commit.extra_metadata.get(WRITE_ID) or ""
         number = write_id[len(prefix) :]

@@ -31,6 +31,12 @@ class History(Protocol):
     def instants(self) -> tuple[Instant, ...]:
         """Return the archived instants by requested time; they have no file name."""
 
+    def writes_holding(self, text: str) -> tuple[Instant, ...]:
+        """Return the archived writes in whose metadata `text` may occur, and perhaps others.
+
+        This is how to look for a word without decoding the metadata of a long history.
+        """
+
     def commit_metadata(self, instant: Instant) -> CommitMetadata:
         """Return what an archived commit, deltacommit or replacecommit wrote."""
 
@@ -64,6 +70,20 @@ class LsmHistory:
     def instants(self) -> tuple[Instant, ...]:
         """Return the archived instants by requested time; they have no file name."""
         return self._instants
+
+    def writes_holding(self, text: str) -> tuple[Instant, ...]:
+        """Return the archived writes in whose metadata `text` occurs."""
+        found: set[tuple[str, Action]] = set()
+        for path in self._files:
+            with self._storage.open(path) as source, reading(path):
+                found.update(lsm_history.instants_holding(source, text))
+        if not found:
+            return ()
+        return tuple(
+            i
+            for i in self._instants
+            if (i.requested_time, i.action) in found and i.action in WRITE_ACTIONS
+        )
 
     def commit_metadata(self, instant: Instant) -> CommitMetadata:
         """Return what an archived commit, deltacommit or replacecommit wrote."""
@@ -145,6 +165,18 @@ class ArchivedLogHistory:
         """Return the archived instants by requested time; they have no file name."""
         return self._instants
 
+    def writes_holding(self, text: str) -> tuple[Instant, ...]:
+        """Return the archived writes in whose metadata `text` may occur, and perhaps others."""
+        word = text.encode()
+        paths = {path for path, data in self._files if word in data}
+        if not paths:
+            return ()
+        return tuple(
+            i
+            for i in self._instants
+            if i.action in WRITE_ACTIONS and self._completed[i.requested_time, i.action][1] in paths
+        )
+
     def commit_metadata(self, instant: Instant) -> CommitMetadata:
         """Return what an archived commit, deltacommit or replacecommit wrote."""
         entry, path = self._completed[instant.requested_time, instant.action]
@@ -189,6 +221,14 @@ class ArchivedLogHistory:
 
     @cached_property
     def _entries(self) -> list[tuple[ArchivedEntry, str]]:
+        entries = []
+        for path, data in self._files:
+            with reading(path):
+                entries += [(entry, path) for entry in archived_log.decode(data)]
+        return entries
+
+    @cached_property
+    def _files(self) -> list[tuple[str, bytes]]:
         names = [file.name for file in self._storage.list(self._folder).files]
         # Oldest first, so that of an instant archived twice the newest record stays.
         numbered = sorted(
@@ -197,8 +237,4 @@ class ArchivedLogHistory:
             if (number := archived_log.version_of(name)) is not None
         )
         paths = [f"{self._folder}/{name}" for _, name in numbered]
-        entries = []
-        for path, data in zip(paths, self._storage.read_many(paths), strict=True):
-            with reading(path):
-                entries += [(entry, path) for entry in archived_log.decode(data)]
-        return entries
+        return list(zip(paths, self._storage.read_many(paths), strict=True))

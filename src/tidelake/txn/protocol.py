@@ -49,6 +49,7 @@ from tidelake.errors import (
     CommitOutcomeUnknownError,
     InstantLostError,
     RestorePendingError,
+    SameWriteError,
     StorageError,
     TidelakeError,
 )
@@ -66,6 +67,7 @@ from tidelake.timeline import (
 from tidelake.timeline.load import completion_time_from
 from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
 from tidelake.txn.candidates import Start, of_stats
+from tidelake.txn.commits import WRITE_ID, commit_of, made_under, paths_of
 from tidelake.txn.concurrency import WRITER, Concurrency, Reviewer, SchemaResolver, lost
 from tidelake.txn.early import Lookout
 from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
@@ -79,8 +81,6 @@ _log = logging.getLogger(__name__)
 
 #: Operations that leave every key in its file group.
 _REWRITING = frozenset({"COMPACT", "LOG_COMPACT"})
-#: Key of a commit's extra metadata under which the caller's idempotence key is kept.
-WRITE_ID = "tidelake.write.id"
 _SCHEMA = "schema"
 #: Waits between attempts to put the completed file.
 _DELAYS_MS = (100, 400)
@@ -92,27 +92,6 @@ class Outcome(Word):
     NOT_LANDED = "not landed"
     LANDED = "landed"
     UNKNOWN = "unknown"
-
-
-def find_commit(timeline: Timeline, contents: TimelineContents, write_id: str) -> Commit | None:
-    """Return the commit that an earlier call made under `write_id`, unless it is archived."""
-    writes = timeline.writes()
-    contents.load_commit_metadata(writes)
-    for instant in writes:
-        metadata = contents.commit_metadata(instant)
-        if metadata.extra_metadata.get(WRITE_ID) == write_id:
-            return _commit(instant, metadata)
-    return None
-
-
-def completed_commit(
-    timeline: Timeline, contents: TimelineContents, requested_time: str
-) -> Commit | None:
-    """Return the commit that was requested at that time, None: it is pending, archived or gone."""
-    for instant in timeline.writes():
-        if instant.requested_time == requested_time:
-            return _commit(instant, contents.commit_metadata(instant))
-    return None
 
 
 def tidied(
@@ -372,7 +351,7 @@ class Transaction:
             if not self._is_mine():
                 raise lost(self.instant_time, "somebody else carries the plan out")
             self.heartbeat.end()
-            delete_strays(self._storage, self.instant_time, _paths(stats))
+            delete_strays(self._storage, self.instant_time, paths_of(stats))
             if not self._publisher.is_pending(self.instant_time, self.action, State.INFLIGHT):
                 raise lost(self.instant_time, "somebody rolled it back")
             self._keeper.record(self.instant_time, changes, self._times)
@@ -395,7 +374,7 @@ class Transaction:
         except StorageError as cause:
             # The write counts; its markers are read by nobody, and archival removes them.
             _log.warning("the markers of %s stay: %s", self.instant_time, cause.problem)
-        return _commit(instant, metadata, attempts)
+        return commit_of(instant, metadata, attempts)
 
     def abort(self) -> None:
         """Roll the write back, unless it has landed or might have."""
@@ -478,6 +457,7 @@ class Transaction:
         reviewer.refuse_lost(self.instant_time)
         if self.heartbeat.is_doomed:
             raise lost(self.instant_time, "it gave no sign of life for too long")
+        self._refuse_same(now, reviewer.contents)
         if self._is_compared:
             reviewer.refuse_conflicts(
                 of_stats(
@@ -494,6 +474,22 @@ class Transaction:
         if found is None:
             return resolve_schema(self.config.create_schema, "")
         return resolve_schema(found[1], found[0].requested_time)
+
+    def _refuse_same(self, now: Timeline, contents: TimelineContents) -> None:
+        """Raise `SameWriteError` when another process has committed this very write meanwhile."""
+        if self._write_id is None:
+            return
+        seen = {i.requested_time for i in self._seen.writes()}
+        new = [i for i in now.writes() if i.requested_time not in seen]
+        same = made_under(self._write_id, new, contents)
+        if same is not None:
+            raise SameWriteError(
+                ours=self.instant_time,
+                theirs=same.requested_time,
+                overlap=frozenset({self._write_id}),
+                rule="it is the same write, by its write_id",
+                next_step="nothing is left to do: the rows are in the table",
+            )
 
     def _reviewer(self, now: Timeline, late: Sequence[Instant] = ()) -> Reviewer:
         """Return what compares this write with others' on a timeline."""
@@ -610,24 +606,3 @@ class Transaction:
         except StorageError:
             return None  # the write counts, whatever its time is
         return completion_time_from(found.modified_ms) if found else None
-
-
-def _paths(stats: Sequence[WriteStat]) -> set[str]:
-    found = {stat.path for stat in stats if stat.path is not None}
-    return found.union(*(stat.cdc_stats or () for stat in stats))
-
-
-def _commit(instant: Instant, metadata: CommitMetadata, attempts: int = 1) -> Commit:
-    stats = metadata.write_stats
-    return Commit(
-        requested_time=instant.requested_time,
-        completion_time=instant.completion_time or "",
-        action=instant.action,
-        operation=metadata.operation_type or "",
-        inserts=sum(stat.num_inserts or 0 for stat in stats),
-        updates=sum(stat.num_update_writes or 0 for stat in stats),
-        deletes=sum(stat.num_deletes or 0 for stat in stats),
-        files_written=len(_paths(stats)),
-        bytes_written=sum(stat.total_write_bytes or 0 for stat in stats),
-        attempts=attempts,
-    )

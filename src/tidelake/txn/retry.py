@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tidelake.env import Env
-from tidelake.errors import WriteConflictError
+from tidelake.errors import SameWriteError, WriteConflictError
 from tidelake.model import Commit
 
 _log = logging.getLogger(__name__)
@@ -30,9 +30,19 @@ def retry_on_conflict(env: Env, retries: int, write: Callable[[], Commit]) -> Co
 
     Each call is a whole transaction of its own, and leaves nothing when it fails.
     """
+    try:
+        return _retried(env, retries, write)
+    except SameWriteError:
+        # Whoever asks now is told of the commit that there is.
+        return write()
+
+
+def _retried(env: Env, retries: int, write: Callable[[], Commit]) -> Commit:
     for attempt in range(1, retries + 1):
         try:
             return _counted(write(), attempt)
+        except SameWriteError:
+            raise
         except WriteConflictError as conflict:
             chance = int(env.ids.new()[:8], 16) / 0xFFFFFFFF
             delay_ms = next_delay_ms(attempt, chance)

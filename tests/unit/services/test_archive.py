@@ -21,7 +21,7 @@ from tidelake.errors import LockLostError
 from tidelake.formats import plans
 from tidelake.formats.marker_name import marker_folder
 from tidelake.formats.plans import SavepointMetadata
-from tidelake.model import Action, TableType
+from tidelake.model import Action, Commit, TableType
 from tidelake.services.archive import archive
 from tidelake.services.archive_plan import plan_archive
 from tidelake.services.clean import clean
@@ -29,6 +29,7 @@ from tidelake.services.table_now import TableNow
 from tidelake.storage import LocalStorage, MemoryStorage, Storage
 from tidelake.testing import FaultyStorage
 from tidelake.timeline import update_table_config, with_history
+from tidelake.txn import find_commit
 
 COW, MOR = TableType.COPY_ON_WRITE, TableType.MERGE_ON_READ
 SMALL = options(clean_commits_retained="2", keep_min_commits="4", keep_max_commits="6")
@@ -450,3 +451,26 @@ def test_what_a_crash_left_in_the_history_is_written_over() -> None:
     table.storage.put(left, b"of other instants")
     assert archived(table) > 0
     assert instants(table) == before
+
+
+@each_kind
+def test_a_write_id_finds_a_commit_that_is_archived(
+    table_version: int, table_type: TableType
+) -> None:
+    table = busy(table_version, table_type, 0)
+    first = table.toy.write({"a-0": "a"}, write_id="batch 7")
+    for n in range(12):
+        table.write({"a-0": f"a{n}"})
+    clean(environment(table.storage), SMALL.clean)
+    assert archived(table) > 0
+    now = table.now
+    assert now.timeline.is_archived(first.requested_time)
+
+    def found(write_id: str) -> Commit | None:
+        return find_commit(now.timeline, now.contents, now.history, write_id)
+
+    again = found("batch 7")
+    assert again is not None
+    assert again.requested_time == first.requested_time
+    assert (again.inserts, again.bytes_written) == (first.inserts, first.bytes_written)
+    assert found("batch") is None

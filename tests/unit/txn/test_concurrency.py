@@ -4,16 +4,17 @@ import pytest
 
 from tests.unit.txn.toy_table import PARTITION, SCHEMA, Toy, environment, new_storage
 from tests.unit.txn.toy_writer import LEASE_MS, NBCC, OCC, Writer
-from tidelake.config import ConflictStrategy
+from tidelake.config import ConcurrencyMode, ConflictStrategy
 from tidelake.env import Env
-from tidelake.errors import InstantLostError, LockLostError, WriteConflictError
-from tidelake.model import Action, TableType
+from tidelake.errors import InstantLostError, LockLostError, SameWriteError, WriteConflictError
+from tidelake.model import Action, Commit, TableType
 from tidelake.storage import MemoryStorage
 from tidelake.testing import Fault, FaultyStorage, ManualClock, SeededIds
 from tidelake.timeline import TimelineContents, load_timeline
 from tidelake.txn import InstantTimes, begin
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.keeper import NoMetadataTable
+from tidelake.txn.retry import retry_on_conflict
 from tidelake.txn.rollback import Rollback
 
 
@@ -318,3 +319,25 @@ def test_a_lock_that_is_lost_between_two_attempts_to_publish_stops_the_second(
     with pytest.raises(LockLostError):
         ours.commit(txn, stats)
     assert Toy(storage).rows()["a"] == "theirs"
+
+
+@pytest.mark.parametrize("mode", [OCC, NBCC])
+def test_two_processes_that_make_the_same_write_commit_once(
+    clock: ManualClock, mode: ConcurrencyMode
+) -> None:
+    storage = new_storage(9, TableType.MERGE_ON_READ)
+    writers = [Writer(storage, clock, number, mode) for number in (1, 2)]
+    txns = [writer.begin(write_id="batch 7") for writer in writers]
+    stats = [w.write(t, "a-0", "a") for w, t in zip(writers, txns, strict=True)]
+    first = writers[0].commit(txns[0], stats[0])
+    with pytest.raises(SameWriteError, match=first.requested_time) as caught:
+        writers[1].commit(txns[1], stats[1])
+    answers: list[Commit | SameWriteError] = [caught.value, first]
+
+    def attempt() -> Commit:
+        answer = answers.pop(0)
+        if isinstance(answer, SameWriteError):
+            raise answer
+        return answer
+
+    assert retry_on_conflict(writers[1].env, 0, attempt) == first

@@ -50,9 +50,9 @@ class Writer(toy_writer.Writer):
         self._clock = clock
 
     @override
-    def begin(self, *, overwrite: bool = False) -> Transaction:
+    def begin(self, *, overwrite: bool = False, write_id: str | None = None) -> Transaction:
         self._clock.sleep_ms(10)
-        return super().begin(overwrite=overwrite)
+        return super().begin(overwrite=overwrite, write_id=write_id)
 
     def task(self, txn: Transaction, group: str) -> WriteStat:
         existing = self.toy.slices(txn.timeline)

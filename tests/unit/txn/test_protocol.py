@@ -17,7 +17,7 @@ from tidelake.formats.marker_name import MarkerKind, marker_path
 from tidelake.model import Action, State, TableType
 from tidelake.storage import MemoryStorage
 from tidelake.testing import Crash, Fault, FaultyStorage
-from tidelake.timeline import TimelineContents, load_table_config
+from tidelake.timeline import TimelineContents, load_table_config, open_history
 from tidelake.txn import Outcome, find_commit
 
 FIRST = {"a-0": "a1", "b-0": "b1"}
@@ -285,8 +285,9 @@ def test_a_write_id_finds_its_commit_again() -> None:
     Toy(storage).write(SECOND)
     toy = Toy(storage)
     contents = TimelineContents(storage, toy.config)
-    assert find_commit(toy.timeline, contents, "batch 7") == first
-    assert find_commit(toy.timeline, contents, "batch 8") is None
+    history = open_history(storage, toy.config)
+    assert find_commit(toy.timeline, contents, history, "batch 7") == first
+    assert find_commit(toy.timeline, contents, history, "batch 8") is None
 
 
 def test_a_write_lists_the_timeline_once() -> None:

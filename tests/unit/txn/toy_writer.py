@@ -41,13 +41,14 @@ class Writer:
             writer=f"writer {number}",
         )
 
-    def begin(self, *, overwrite: bool = False) -> Transaction:
+    def begin(self, *, overwrite: bool = False, write_id: str | None = None) -> Transaction:
         return begin(
             self.env,
             self.toy.config,
             self.toy.timeline,
             action=Action.REPLACECOMMIT if overwrite else self.toy.write_action,
             operation="INSERT_OVERWRITE" if overwrite else "UPSERT",
+            write_id=write_id,
             roll_back=False,
             concurrency=self.concurrency,
         )
