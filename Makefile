@@ -46,7 +46,8 @@ long: $(READY) ## every kind of table and thousands of random writes, against hu
 	$(PY) -m pytest tests/spark tests/writes -m long -s
 
 sim: $(READY) ## twenty thousand seeded histories of writers, compactors and readers, with every fault
-	TIDELAKE_SEEDS=0-5000 $(PY) -m pytest tests/sim -m "long or not long" -s --timeout 7200
+	TIDELAKE_SEEDS=0-5000 $(PY) -m pytest tests/sim -k every_history -n auto --timeout 7200
+	$(PY) -m pytest tests/sim -k "not every_history" -m "long or not long" -s --timeout 7200
 
 scenarios: $(READY) ## a line for each history that many writers can make, and whether it ends as it should
 	@$(PY) -m tests.scenarios
