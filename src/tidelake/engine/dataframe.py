@@ -9,10 +9,10 @@ formats, columns that changed their type or name) the workers merge themselves.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.config import MergePath
 from tidelake.engine import native, workers
-from tidelake.engine.native import Layout
+from tidelake.engine.native import BaseFiles, Layout
 from tidelake.engine.reach import spark_reaches
 from tidelake.engine.spark_types import spark_schema
 from tidelake.files import ChangeTask, ReadSpec, SliceTask, answers_from_logs
@@ -80,7 +80,7 @@ def to_dataframe(
             logged.setdefault(layout, []).append(task)
     for layout, of in plain.items():
         parts += [
-            native.base_rows(spark, share, spec, target, layout)
+            BaseFiles.open(spark, share, spec, target, layout).rows()
             for group in _named_apart(of)
             for share in _listed_by_driver(group, spec)
         ]
@@ -196,27 +196,27 @@ class _Masked:
         here = log_bytes + sum(t.base_size_bytes for t in tasks) <= _here_bytes(self.spec)
         if here and self.merge_path is MergePath.AUTO:
             with ThreadPoolExecutor(4) as pool:
-                found = list(
-                    pool.map(lambda i: workers.verdict(i, tasks[i], self.spec), range(len(tasks)))
+                # Meanwhile Spark looks up the base files.
+                running = pool.map(
+                    partial(workers.verdict, spec=self.spec), range(len(tasks)), tasks
                 )
-        elif log_bytes <= _AT_ONCE_BYTES:
+                return self._at_once(tasks, layout, running)
+        if log_bytes <= _AT_ONCE_BYTES:
             frame = workers.verdicts(self.spark, tasks, self.spec, _parallelism(self.spark))
-            found = [row.asDict() for row in frame.collect()]
-        else:
-            return self._lazily(tasks, layout)
-        return self._at_once(tasks, layout, found)
+            return self._at_once(tasks, layout, (row.asDict() for row in frame.collect()))
+        return self._lazily(tasks, layout)
 
     def _at_once(
-        self, tasks: Sequence[SliceTask], layout: Layout, found: Sequence[dict[str, Any]]
+        self, tasks: Sequence[SliceTask], layout: Layout, verdicts: Iterable[dict[str, Any]]
     ) -> list[DataFrame]:
+        based = [t for t in tasks if t.base_path is not None]
+        files = BaseFiles.open(self.spark, based, self.spec, self.target, layout) if based else None
+        found = list(verdicts)
         for verdict in found:
             if verdict["error"] is not None:
                 raise pickle.loads(verdict["error"])
         masks = {tasks[v["slice"]].base_name: v["mask"] for v in found if any(v["mask"])}
-        based = [t for t in tasks if t.base_path is not None]
-        parts = []
-        if based:
-            parts.append(native.base_rows(self.spark, based, self.spec, self.target, layout, masks))
+        parts = [] if files is None else [files.rows(masks)]
         streams = [v["rows"] for v in found if v["rows"] is not None]
         if sum(map(len, streams)) > _CARRIED_BYTES:
             schema = spark_schema(self.target)
@@ -234,5 +234,6 @@ class _Masked:
         parts = [workers.decided_rows(self.spark, tasks, self.spec, schema, cores)]
         if based:
             masks = workers.masks(self.spark, based, self.spec, cores)
-            parts.append(native.base_rows(self.spark, based, self.spec, self.target, layout, masks))
+            files = BaseFiles.open(self.spark, based, self.spec, self.target, layout)
+            parts.append(files.rows(masks))
         return parts

@@ -115,53 +115,76 @@ def _casts_to(stored: pa.DataType, wanted: pa.DataType) -> bool:
     return any(is_a(stored) for is_a in numbers) and any(is_a(wanted) for is_a in numbers)
 
 
-def base_rows(
-    spark: SparkSession,
-    tasks: Iterable[SliceTask],
-    spec: ReadSpec,
-    target: pa.Schema,
-    layout: Layout,
-    masks: DataFrame | Mapping[str, bytes] | None = None,
-) -> DataFrame:
-    """Return the rows of base files of one layout, less those that `masks` overrules.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseFiles:
+    """Base files of one layout, which Spark has looked up."""
 
-    `masks` holds, by file name, one bit for each row of the file, in words of 64.
-    """
-    joined = masks if isinstance(masks, DataFrame) else None
-    compared = {} if masks is None or isinstance(masks, DataFrame) else masks
-    if len(compared) > _COMPARED_FILES or sum(map(len, compared.values())) > _COMPARED_BYTES:
-        joined, compared = given_masks(spark, compared), {}
-    stored = dict(layout.casts)
-    fields = {f.name: T.StructField(f.name, spark_type(stored.get(f.name, f.type))) for f in target}
-    tasks = list(tasks)
-    from_path = tasks[0].partition_values
-    for name, _ in from_path:
-        fields.pop(name, None)
-    if spec.keep_instants is not None:
-        fields.setdefault(COMMIT_TIME, T.StructField(COMMIT_TIME, T.StringType()))
-    frame = (
-        spark.read.options(**spark_options(spec.storage))
-        .schema(T.StructType(list(fields.values())))
-        .option("recursiveFileLookup", "true")
-        .parquet(*(spark_path(spec.storage, t.base_path or "") for t in tasks))
-    )
-    if compared:
-        frame = frame.where(_is_unmasked_by(compared))
-    if joined is not None or from_path:
-        frame = frame.select(
-            "*",
-            F.col("_metadata.file_name").alias(FILE_NAME),
-            *([F.col("_metadata.row_index").alias(ROW_INDEX)] if joined is not None else []),
+    tasks: Sequence[SliceTask]
+    spec: ReadSpec
+    target: pa.Schema
+    layout: Layout
+    frame: DataFrame
+    """What the files hold of the columns."""
+    names: Sequence[str]
+    """The columns of `frame`."""
+
+    @classmethod
+    def open(
+        cls,
+        spark: SparkSession,
+        tasks: Sequence[SliceTask],
+        spec: ReadSpec,
+        target: pa.Schema,
+        layout: Layout,
+    ) -> BaseFiles:
+        """Have Spark look up the base files of the tasks."""
+        stored = dict(layout.casts)
+        fields = {
+            f.name: T.StructField(f.name, spark_type(stored.get(f.name, f.type))) for f in target
+        }
+        for name, _ in tasks[0].partition_values:
+            fields.pop(name, None)
+        if spec.keep_instants is not None:
+            fields.setdefault(COMMIT_TIME, T.StructField(COMMIT_TIME, T.StringType()))
+        frame = (
+            spark.read.options(**spark_options(spec.storage))
+            .schema(T.StructType(list(fields.values())))
+            .option("recursiveFileLookup", "true")
+            .parquet(*(spark_path(spec.storage, t.base_path or "") for t in tasks))
         )
-    if joined is not None:
-        frame = frame.join(F.broadcast(joined), FILE_NAME, "left").where(_is_unmasked())
-    if from_path:
-        frame = frame.join(F.broadcast(_path_values(spark, tasks)), FILE_NAME, "left")
-    if spec.keep_instants is not None:
-        frame = frame.where(F.col(COMMIT_TIME).isin(sorted(spec.keep_instants)))
-    if joined is None and not (from_path or stored) and list(fields) == target.names:
-        return frame  # Naming each column again would take longer than planning the scan.
-    return frame.select(*(_output(f, stored.get(f.name), dict(from_path)) for f in target))
+        return cls(
+            tasks=tasks, spec=spec, target=target, layout=layout, frame=frame, names=list(fields)
+        )
+
+    def rows(self, masks: DataFrame | Mapping[str, bytes] | None = None) -> DataFrame:
+        """Return the rows of the files, less those that `masks` overrules.
+
+        `masks` holds, by file name, one bit for each row of the file, in words of 64.
+        """
+        frame, spark = self.frame, self.frame.sparkSession
+        joined = masks if isinstance(masks, DataFrame) else None
+        compared = {} if masks is None or isinstance(masks, DataFrame) else masks
+        if len(compared) > _COMPARED_FILES or sum(map(len, compared.values())) > _COMPARED_BYTES:
+            joined, compared = given_masks(spark, compared), {}
+        stored = dict(self.layout.casts)
+        from_path = dict(self.tasks[0].partition_values)
+        if compared:
+            frame = frame.where(_is_unmasked_by(compared))
+        if joined is not None or from_path:
+            frame = frame.select(
+                "*",
+                F.col("_metadata.file_name").alias(FILE_NAME),
+                *([F.col("_metadata.row_index").alias(ROW_INDEX)] if joined is not None else []),
+            )
+        if joined is not None:
+            frame = frame.join(F.broadcast(joined), FILE_NAME, "left").where(_is_unmasked())
+        if from_path:
+            frame = frame.join(F.broadcast(_path_values(spark, self.tasks)), FILE_NAME, "left")
+        if self.spec.keep_instants is not None:
+            frame = frame.where(F.col(COMMIT_TIME).isin(sorted(self.spec.keep_instants)))
+        if joined is None and not (from_path or stored) and self.names == self.target.names:
+            return frame  # Naming each column again would take longer than planning the scan.
+        return frame.select(*(_output(f, stored.get(f.name), from_path) for f in self.target))
 
 
 def _is_unmasked() -> Column:
