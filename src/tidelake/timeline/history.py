@@ -82,7 +82,7 @@ class LsmHistory:
         return tuple(
             i
             for i in self._instants
-            if (i.requested_time, i.action) in found and i.action in WRITE_ACTIONS
+            if (i.requested_time, i.action) in found and i.action.completed_as in WRITE_ACTIONS
         )
 
     def commit_metadata(self, instant: Instant) -> CommitMetadata:
@@ -174,7 +174,8 @@ class ArchivedLogHistory:
         return tuple(
             i
             for i in self._instants
-            if i.action in WRITE_ACTIONS and self._completed[i.requested_time, i.action][1] in paths
+            if i.action.completed_as in WRITE_ACTIONS
+            and self._completed[i.requested_time, i.action][1] in paths
         )
 
     def commit_metadata(self, instant: Instant) -> CommitMetadata:
