@@ -14,8 +14,10 @@ from tidelake import Table
 from tidelake.engine.metadata_groups import compact_on
 from tidelake.env import Env
 from tidelake.metadata.own_table import OwnTable
+from tidelake.metadata.table import MetadataTable
 from tidelake.metadata.upkeep import GroupToCompact
 from tidelake.storage import LocalStorage
+from tidelake.timeline import load_table_config, load_timeline
 from tidelake.txn import InstantTimes
 
 MADE = {"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"}
@@ -196,3 +198,32 @@ def test_a_large_metadata_table_is_compacted_by_workers(
     assert [stat.file_id for stat in stats] == [one.slice.group.file_id for one in groups]
     assert sum(stat.num_writes or 0 for stat in stats[1:]) == 30
     assert all(own.storage.stat(stat.path or "") is not None for stat in stats)
+
+
+@pytest.mark.parametrize("has_metadata_table", [False, True])
+def test_a_table_that_has_rows_gets_an_index_of_them(
+    spark: SparkSession, tmp_path: Path, table_type: str, has_metadata_table: bool
+) -> None:
+    before = {"hoodie.metadata.enable": str(has_metadata_table).lower()}
+    table, first = made(spark, tmp_path, table_type, before)
+    table.upsert(rows(spark, *((f"k{n}", f"c{n % 3}", 2, 0) for n in range(25, 35))))
+    table.delete(rows(spark, ("k0", "c0", 3, 3)))
+    table = Table.open(spark, table.path, options=INDEXED)
+    commit = table.upsert(rows(spark, *((f"k{n}", "c9", 4, n) for n in range(30, 36))))
+    assert (commit.inserts, commit.updates) == (1, 5)
+    held = table.read(meta=True).collect()
+    assert len(held) == len({row.id for row in held}) == 35
+    storage = LocalStorage(table.path)
+    config = load_table_config(storage)
+    index = MetadataTable.open(storage, config, load_timeline(storage, config))
+    assert index is not None
+    places = {
+        row["_hoodie_record_key"]: (
+            row["_hoodie_partition_path"],
+            row["_hoodie_file_name"].partition("_")[0],
+        )
+        for row in held
+    }
+    assert index.record_index_lookup([*places, "k0", "nobody"]) == places
+    again = table.upsert(first.where("id in ('k0', 'k7')").withColumn("ts", F.lit(9)))
+    assert (again.inserts, again.updates) == (1, 1)

@@ -506,8 +506,9 @@ METADATA_STATS_COLUMNS = _write(
 METADATA_RECORD_INDEX = _write(
     "hoodie.metadata.record.index.enable",
     Kind.BOOLEAN,
-    "Whether a metadata table that the write builds has an index of record keys. It is made for a "
-    "table without files, from version 8 on; an index that the table has is kept in any case.",
+    "Whether the metadata table has an index of record keys, from version 8 on. A write of a "
+    "DataFrame makes one where there is none, for which it reads the keys of all rows under the "
+    "table's lock; an index that the table has is kept in any case.",
     default="false",
     aliases=("hoodie.metadata.global.record.level.index.enable",),
 )

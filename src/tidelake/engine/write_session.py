@@ -40,6 +40,7 @@ from tidelake.files.write_task import ColumnSet, WriteKind, WriteSpec
 from tidelake.files.written_keys import shared_keys
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.hashing_metadata import FOLDER as RINGS
+from tidelake.metadata.build import FillIndex
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.metadata.names import METADATA_FOLDER, RECORD_INDEX
 from tidelake.metadata.record_index import RecordIndex, open_record_index
@@ -120,18 +121,20 @@ class WriteSession:
         *,
         compact: Callable[[], None] | None = None,
         compact_groups: CompactGroups | None = None,
+        fill_index: FillIndex | None = None,
     ) -> None:
         """Raise `UnsupportedTableError` for a table that tidelake does not write.
 
         Raises `ConfigError` when `options` contradict the table. `compact` does what they say about
-        compactions once a write has committed, and `compact_groups` compacts a large metadata
-        table.
+        compactions once a write has committed, `compact_groups` compacts a large metadata table,
+        and `fill_index` reads the keys of all rows for a record index.
         """
         refuse_unwritable(state.config)
         refuse_contradictions(state.config, options)
         refuse_unshareable(state.config, options)
         self._compact = compact
         self._compact_groups = compact_groups
+        self._fill_index = fill_index
         self.env = env
         self.state = state
         self.options = options
@@ -145,7 +148,7 @@ class WriteSession:
     def keeper(self) -> MetadataKeeper:
         """Return what keeps the table's metadata table."""
         options = KeeperOptions.from_settings(self.options.settings)
-        return MetadataTableKeeper(self.env, options, self._compact_groups)
+        return MetadataTableKeeper(self.env, options, self._compact_groups, self._fill_index)
 
     @property
     def expires_ms(self) -> int | None:

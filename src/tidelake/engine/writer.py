@@ -37,6 +37,7 @@ from tidelake.engine.incoming_rows import (
     read_rows,
     user_columns,
 )
+from tidelake.engine.index_fill import fill_on
 from tidelake.engine.index_lookup import (
     Lookup,
     clashing_key,
@@ -113,7 +114,12 @@ class Writer:
         self._spark = spark
         inline = inline_compaction(env, state, options, OnSpark(spark))
         self._session = WriteSession(
-            env, state, options, compact=inline, compact_groups=compact_on(spark)
+            env,
+            state,
+            options,
+            compact=inline,
+            compact_groups=compact_on(spark),
+            fill_index=fill_on(spark, state),
         )
 
     def write(

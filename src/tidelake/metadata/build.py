@@ -7,7 +7,7 @@ attempt starts over.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelake.config import TableConfig, keys
@@ -25,6 +25,7 @@ from tidelake.formats.metadata_record import (
     file_group_of,
     partition_identifier,
 )
+from tidelake.formats.metadata_schema import record_schema_text
 from tidelake.formats.partition_metadata import PartitionMetadata
 from tidelake.formats.properties import java_date
 from tidelake.metadata.names import (
@@ -46,7 +47,7 @@ from tidelake.metadata.statistics import (
     stats_columns,
 )
 from tidelake.model import Action
-from tidelake.storage import FileInfo, Storage, SubStorage
+from tidelake.storage import FileInfo, Storage, StorageSpec, SubStorage, open_storage
 from tidelake.timeline import (
     Timeline,
     TimelineContents,
@@ -67,8 +68,32 @@ _BULK_INSERT = "BULK_INSERT_PREPPED"
 _FIRST_STATS = 8
 _FIRST_TYPED = 9
 _STATS_GROUPS = 2
+#: File groups of a record index: at least so many, and one for each of these bytes of base files.
 _INDEX_GROUPS = 10
+_MOST_INDEX_GROUPS = 10_000
+_BYTES_PER_INDEX_GROUP = 64 << 20
 _DEFINITIONS = ".hoodie/.index_defs/index.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexFiles:
+    """The base files of a record index that is being built; it travels to tasks."""
+
+    storage: StorageSpec
+    instant_time: str
+    table_version: int
+    groups: int
+
+    def write(self, number: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write one of them, from keys in ascending order and where they are."""
+        data = encode_hfile(entries, record_schema_text(self.table_version), is_base=True)
+        path = base_path(RECORD_INDEX, number, self.instant_time)
+        open_storage(self.storage).put(path, data)
+
+
+#: Writes the files of an index of all keys that the table has by now, and returns how many keys are
+#: in each; files that would have none may be missing.
+FillIndex = Callable[[IndexFiles], Mapping[int, int]]
 
 
 def build(
@@ -80,12 +105,13 @@ def build(
     with_stats: bool = False,
     with_index: bool = False,
     columns: Sequence[str] = (),
+    fill_index: FillIndex | None = None,
 ) -> TableConfig:
     """Build a metadata table in place of what is left of an older one.
 
     `with_stats` asks for statistics beside the list of files, of `columns` or of the first that can
-    have any, and `with_index` for an index of record keys, which only a table without files gets.
-    Return the table's settings, which name what was built.
+    have any, and `with_index` for an index of record keys, which a table that has files gets by
+    `fill_index` alone. Return the table's settings, which name what was built.
     """
     if config.metadata_partitions:
         # Without the folder, writers of Apache Hudi would fail on the names.
@@ -99,11 +125,13 @@ def build(
     if stats is not None:
         parts |= stats.parts
         definitions |= stats.definitions
+    has_rows = any(files.values())
     if with_index:
-        if config.table_version < _FIRST_STATS or any(files.values()):
-            _log.warning("%s gets no record index: it has files, or is too old", config.name)
+        reason = no_index(config, has_rows=has_rows, fill_index=fill_index)
+        if reason is not None:
+            _log.warning("%s gets no record index: %s", config.name, reason)
         else:
-            parts[RECORD_INDEX] = [{} for _ in range(_INDEX_GROUPS)]
+            parts[RECORD_INDEX] = [{} for _ in range(_index_groups(files))]
             definitions[RECORD_INDEX] = _index_definition(config.table_version)
     folder = SubStorage(env.storage, METADATA_FOLDER)
     folder.delete_folder("")
@@ -117,10 +145,23 @@ def build(
         instant_time = _build_time(config, timeline, number)
         own.publisher.request(instant_time, Action.DELTACOMMIT)
         own.publisher.start(instant_time, Action.DELTACOMMIT)
-        done = []
+        counts = {index: len(values) for index, values in enumerate(groups)}
+        filled: Mapping[int, int] = {}
+        if partition == RECORD_INDEX and has_rows and fill_index is not None:
+            filled = fill_index(
+                IndexFiles(
+                    storage=own.storage.spec,
+                    instant_time=instant_time,
+                    table_version=config.table_version,
+                    groups=len(groups),
+                )
+            )
         for index, values in enumerate(groups):
-            write_base(own, partition, index, instant_time, values, env.clock.now_ms())
-            done.append(base_stat(own, partition, index, instant_time, len(values)))
+            if index not in filled:
+                write_base(own, partition, index, instant_time, values)
+        _mark_partition(own, partition, instant_time, env.clock.now_ms())
+        counts |= filled
+        done = [base_stat(own, partition, i, instant_time, n) for i, n in counts.items()]
         own.complete(instant_time, Action.DELTACOMMIT, done, times, _BULK_INSERT)
     changes = {keys.METADATA_PARTITIONS.name: ",".join(sorted(parts))}
     if definitions:
@@ -170,6 +211,23 @@ def _statistics(
         version="V2" if version >= _FIRST_TYPED else None,
     )
     return _Statistics(parts=parts, definitions={COLUMN_STATS: definition})
+
+
+def no_index(config: TableConfig, *, has_rows: bool, fill_index: FillIndex | None) -> str | None:
+    """Return why a table cannot have a record index, or None when it can."""
+    if config.table_version < _FIRST_STATS:
+        return f"it is of version {config.table_version}"
+    if has_rows and fill_index is None:
+        return "it has files, of which keys have to be read; write to it with Table.upsert once"
+    if has_rows and not config.populate_meta_fields:
+        return "its rows have no meta columns, which hold their keys"
+    return None
+
+
+def _index_groups(files: Mapping[str, Mapping[str, FileEntry]]) -> int:
+    """Return into how many file groups an index is divided; it stays so."""
+    size_bytes = sum(entry.size_bytes for found in files.values() for entry in found.values())
+    return min(_MOST_INDEX_GROUPS, max(_INDEX_GROUPS, -(-size_bytes // _BYTES_PER_INDEX_GROUP)))
 
 
 def _index_definition(table_version: int) -> IndexDefinition:
@@ -274,18 +332,17 @@ def _build_time(config: TableConfig, timeline: Timeline, number: int) -> str:
     return f"{newest or BUILD_PREFIX}{FIRST_BUILD + number:03d}"
 
 
-def write_base(
-    own: OwnTable,
-    partition: str,
-    index: int,
-    instant_time: str,
-    values: Mapping[str, bytes],
-    now_ms: int,
-) -> None:
-    """Put a base file with these values, and what makes its folder a partition."""
+def _mark_partition(own: OwnTable, partition: str, instant_time: str, now_ms: int) -> None:
+    """Put what makes a folder a partition."""
     marker = f"{partition}/{partition_metadata.FILE_NAME}"
     made = PartitionMetadata(commit_time=instant_time, partition_depth=1)
     own.storage.put_if_absent(marker, partition_metadata.encode(made, java_date(now_ms)))
+
+
+def write_base(
+    own: OwnTable, partition: str, index: int, instant_time: str, values: Mapping[str, bytes]
+) -> None:
+    """Put a base file with these values."""
     entries = sorted((key.encode(), value) for key, value in values.items())
     data = encode_hfile(entries, own.schema, is_base=True)
     own.storage.put(base_path(partition, index, instant_time), data)

@@ -28,7 +28,7 @@ from tidelake.formats.metadata_record import (
     partition_identifier,
     partition_path,
 )
-from tidelake.metadata.build import build, committed_files
+from tidelake.metadata.build import FillIndex, build, committed_files, no_index
 from tidelake.metadata.file_group import Keys, Prefixes, reading_metadata
 from tidelake.metadata.freshness import built, unknown
 from tidelake.metadata.names import (
@@ -109,9 +109,11 @@ class MetadataTableKeeper:
         env: Env,
         options: KeeperOptions | None = None,
         compact_groups: CompactGroups | None = None,
+        fill_index: FillIndex | None = None,
     ) -> None:
         self._env = env
         self._compact_groups = compact_groups
+        self._fill_index = fill_index
         self._options = options or KeeperOptions()
         self._config: TableConfig | None = None
         self._begun: str | None = None
@@ -137,7 +139,7 @@ class MetadataTableKeeper:
         if wanted is False or not (is_there or wanted) or self._is_stuck(config, timeline):
             return without.prepare(config, timeline, times)
         self._refuse_index_builds(timeline)
-        if self._options.rebuild or not is_there:
+        if self._options.rebuild or not is_there or self._lacks_index(config):
             return self._build(config, timeline, times)
         with reading_metadata(""):
             own = OwnTable.load(self._env.storage)
@@ -149,6 +151,14 @@ class MetadataTableKeeper:
         self._config = config
         self._repair(own, config, timeline, times)
         return self._config
+
+    def _lacks_index(self, config: TableConfig) -> bool:
+        """Return whether a record index is asked for that has to be built, and can be."""
+        return (
+            self._options.record_index
+            and RECORD_INDEX not in self._kept(config)
+            and no_index(config, has_rows=True, fill_index=self._fill_index) is None
+        )
 
     def _is_stuck(self, config: TableConfig, timeline: Timeline) -> bool:
         """Return whether Apache Hudi would write without telling the metadata table.
@@ -212,6 +222,7 @@ class MetadataTableKeeper:
             with_stats=options.column_stats,
             with_index=options.record_index,
             columns=options.stats_columns,
+            fill_index=self._fill_index,
         )
 
     def _refuse_index_builds(self, timeline: Timeline) -> None:
