@@ -240,6 +240,29 @@ def test_apache_reads_and_writes_through_the_metadata_table_that_we_keep(
     assert kept.problems == []
 
 
+@pytest.mark.skipif(VERSION != "1.2.0", reason="needs a release that writes version 9")
+@pytest.mark.parametrize("table_type", [COW, MOR])
+def test_apache_finds_keys_in_an_index_that_we_made_of_rows(
+    hudi_spark: SparkSession, tmp_path: Path, table_type: str
+) -> None:
+    kept = Kept(hudi_spark, tmp_path / "kept", table_type, 9)
+    asked_for = kept.options
+    kept.options = {**asked_for, "hoodie.metadata.record.index.enable": "false"}
+    kept.we("insert", range(6), 1)
+    kept.they("upsert", [3, 7], 2)
+    kept.we("delete", [1], 3)
+    assert "record_index" not in metadata_partitions(kept.root)
+    kept.options = asked_for
+    kept.we("upsert", [2, 8], 4, **through_index(9))
+    assert "record_index" in metadata_partitions(kept.root)
+    kept.they("upsert", [0, 1, 2, 7, 9], 5, **through_index(9))
+    kept.we("upsert", [1, 4, 8, 10], 6, **through_index(9))
+    kept.they("delete", [4, 5], 7, **through_index(9))
+    kept.they("upsert", [3, 4, 6], 8, **through_index(9))
+    assert "record_index" in metadata_partitions(kept.root)
+    assert kept.problems == []
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("table_type", [COW, MOR])
 @pytest.mark.parametrize("rounds", [1, 4])
