@@ -18,7 +18,12 @@ from dataclasses import dataclass
 
 from tidelake.config import CleanOptions, TableConfig
 from tidelake.env import Env
-from tidelake.errors import CorruptFileError, PlanCompletedError, PlanRemovedError
+from tidelake.errors import (
+    CorruptFileError,
+    MissingFileError,
+    PlanCompletedError,
+    PlanRemovedError,
+)
 from tidelake.formats import partition_metadata, plans
 from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.plans import (
@@ -89,10 +94,10 @@ def clean(
 
 
 def _run_unless_done(now: TableNow, requested_time: str) -> Cleaned | None:
-    """Carry out a plan; None: somebody else did, and there was nothing left to do."""
+    """Carry out a plan that was there; None: somebody else did, and nothing was left to do."""
     try:
         return run_clean(now, requested_time)
-    except PlanCompletedError:
+    except (PlanCompletedError, PlanRemovedError):
         return None
 
 
@@ -126,17 +131,25 @@ def run_clean(now: TableNow, requested_time: str) -> Cleaned:
     instant = _find(now, requested_time)
     try:
         return _carried_out(now, requested_time, _readable_plan(now, instant))
-    except PlanCompletedError:
-        return _done_by_others(TableNow.load(now.env, now.keeper, now.concurrency), requested_time)
+    except (PlanCompletedError, PlanRemovedError, MissingFileError):
+        now = TableNow.load(now.env, now.keeper, now.concurrency)
+        done = _done_by_others(now, requested_time)
+        if done is None:
+            raise
+        return done
 
 
-def _done_by_others(now: TableNow, requested_time: str) -> Cleaned:
-    (done,) = (
-        i
-        for i in now.timeline.completed
-        if (i.requested_time, i.action) == (requested_time, Action.CLEAN)
-    )
-    metadata = now.contents.clean_metadata(done)
+def _done_by_others(now: TableNow, requested_time: str) -> Cleaned | None:
+    """Return what a clean did that is done by now, and perhaps archived."""
+    key = (requested_time, Action.CLEAN)
+    active = [i for i in now.timeline.completed if (i.requested_time, i.action) == key]
+    archived = [i for i in now.history.instants() if (i.requested_time, i.action) == key]
+    if active:
+        done, metadata = active[0], now.contents.clean_metadata(active[0])
+    elif archived and (found := now.history.clean_metadata(archived[0])) is not None:
+        done, metadata = archived[0], found
+    else:
+        return None
     return Cleaned(
         requested_time=requested_time,
         completion_time=done.completion_time or "",

@@ -16,16 +16,19 @@ from tests.unit.txn.toy_table import environment, new_storage
 from tidelake.config import CleanOptions, CleanPolicy, ConcurrencyMode
 from tidelake.errors import CorruptFileError, PlanCompletedError, PlanRemovedError
 from tidelake.model import Action, State, TableType
+from tidelake.services.archive import archive
 from tidelake.services.clean import clean, run_clean, schedule_clean
 from tidelake.services.clean_plan import plan_clean
 from tidelake.services.table_now import TableNow
 from tidelake.storage import MemoryStorage, Storage
+from tidelake.timeline import with_history
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.locks.storage_lock import StorageLock
 from tidelake.txn.locks.table_lock import TableLock
 
 COW, MOR = TableType.COPY_ON_WRITE, TableType.MERGE_ON_READ
 TWO = CleanOptions(commits=2)
+ARCHIVING = options(clean_commits_retained="2", keep_min_commits="3", keep_max_commits="4")
 each_kind = pytest.mark.parametrize(("table_version", "table_type"), KINDS)
 
 
@@ -271,7 +274,10 @@ def test_a_plan_can_wait() -> None:
         run_clean(table.now, "17")
 
 
-def test_a_plan_that_somebody_else_carries_out_meanwhile_has_their_result() -> None:
+@pytest.mark.parametrize("is_archived", [False, True])
+def test_a_plan_that_somebody_else_carries_out_meanwhile_has_their_result(
+    is_archived: bool,
+) -> None:
     table = busy(9, COW)
     time = schedule_clean(table.now, TWO)
     assert time is not None
@@ -280,8 +286,16 @@ def test_a_plan_that_somebody_else_carries_out_meanwhile_has_their_result() -> N
     shared = Concurrency(mode=ConcurrencyMode.OPTIMISTIC, lock=lock)
     before = TableNow.load(env, None, shared)
     done = run_clean(table.now, time)
+    if is_archived:
+        for n in range(6):
+            table.write({"a-0": f"again {n}"})
+            clean(environment(table.storage), TWO)
+        archive(environment(table.storage), ARCHIVING)
+        assert table.now.timeline.is_archived(time)
     assert run_clean(before, time) == done
-    assert [i.requested_time for i in table.now.timeline.completed].count(time) == 1
+    now = table.now
+    found = with_history(now.timeline, now.history.instants())
+    assert [i.requested_time for i in found].count(time) == 1
 
 
 def test_a_plan_that_nobody_can_read_is_said_to_be_so() -> None:
