@@ -129,6 +129,9 @@ def main(arguments: Sequence[str]) -> None:
                         home = folder / f"{writers}-{pattern}-{name}".replace(" ", "-")
                         cells.append(_cell(crew, name, home, args.rows, pattern))
                         _show(cells[-1])
+                        if args.name:
+                            # Some engines take so long that a run is cut short.
+                            _save(args.name, circumstances, cells, scans)
                         if name == _NBCC and writers == max(numbers):
                             scans[pattern] = crew[0].ask("scan", home)
                             print(f"  a scan takes {scans[pattern]:.2f}x of what it does compacted")
