@@ -113,7 +113,9 @@ def block_filter(state: TableState, as_of: AsOf | None) -> BlockFilter:
         return BlockFilter()
     return BlockFilter(
         latest_instant=None if as_of is None else as_of.time,
-        committed=frozenset(i.requested_time for i in state.timeline.writes()),
+        committed=state.view.times.archived_behind_pending().union(
+            i.requested_time for i in state.timeline.writes()
+        ),
         archived_before=state.timeline.first_active_time,
     )
 

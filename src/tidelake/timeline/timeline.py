@@ -56,8 +56,20 @@ class Timeline:
         Instants before it are archived. Commits that only a savepoint keeps active do not count
         when there are others, because archival may have gone on behind them.
         """
-        saved = {i.requested_time for i in self.instants if i.action is Action.SAVEPOINT}
-        times = [i.requested_time for i in self.instants if i.action in _WRITE_TIMELINE]
+        return self._first(self.instants)
+
+    @cached_property
+    def first_completed_time(self) -> str | None:
+        """Return the same of the completed instants alone.
+
+        Archival goes past no pending one; but a writer that was rolled back and did not notice may
+        put its instant there afterwards, and what is archived then lies behind that.
+        """
+        return self._first(self.completed)
+
+    def _first(self, instants: Sequence[Instant]) -> str | None:
+        saved = {i.requested_time for i in instants if i.action is Action.SAVEPOINT}
+        times = [i.requested_time for i in instants if i.action in _WRITE_TIMELINE]
         return min((t for t in times if t not in saved), default=min(times, default=None))
 
     def is_archived(self, requested_time: str) -> bool:

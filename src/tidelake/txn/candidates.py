@@ -47,7 +47,7 @@ class Start:
     pending: frozenset[str] = frozenset()
     latest_requested: str = ""
     latest_completion: str = ""
-    first_active: str = ""
+    first_completed: str = ""
     """Where the active timeline began; what lies before it now may have been archived since."""
 
     @classmethod
@@ -59,7 +59,7 @@ class Start:
             pending=frozenset(i.requested_time for i in others if not i.is_completed),
             latest_requested=max((i.requested_time for i in others), default=""),
             latest_completion=max((i.completion_time or "" for i in others), default=""),
-            first_active=timeline.first_active_time or "",
+            first_completed=timeline.first_completed_time or "",
         )
 
     @classmethod
@@ -73,7 +73,7 @@ class Start:
 
     def may_miss(self, timeline: Timeline) -> bool:
         """Return whether instants may have left the timeline that this start has not seen."""
-        return (timeline.first_active_time or "") > self.first_active
+        return (timeline.first_completed_time or "") > self.first_completed
 
 
 def completed_candidates(

@@ -45,6 +45,7 @@ class CommitTimes:
             i.requested_time for i in timeline.pending if i.requested_time not in self._active
         }
         self._first = timeline.first_active_time
+        self._first_done = timeline.first_completed_time or "~"
         self._load_history = history
 
     @cached_property
@@ -69,7 +70,7 @@ class CommitTimes:
         if requested_time in self._pending:
             return None
         if self._first is None or requested_time >= self._first:
-            return None
+            return self._history.get(requested_time) if self._is_between(requested_time) else None
         done = self._history.get(requested_time)
         if done is None and requested_time < self._oldest:
             return requested_time
@@ -87,12 +88,28 @@ class CommitTimes:
         return requested_time not in self._history
 
     def is_committed(self, requested_time: str) -> bool:
-        """Return whether the instant took effect, without a look at history."""
+        """Return whether the instant took effect, without a look at history where that can be."""
         if requested_time in self._active:
             return True
         if requested_time in self._pending or self._first is None:
             return False
+        if self._is_between(requested_time):
+            return requested_time in self._history
         return requested_time < self._first
+
+    def archived_behind_pending(self) -> frozenset[str]:
+        """Return the archived instants that are no older than the active timeline."""
+        if self._first is None or self._first_done <= self._first:
+            return frozenset()
+        return frozenset(time for time in self._history if time >= self._first)
+
+    def _is_between(self, requested_time: str) -> bool:
+        """Return whether an instant lies behind a pending one and before all completed ones.
+
+        It may be archived: a writer that was rolled back and did not notice has put its old instant
+        there since.
+        """
+        return self._first is not None and self._first <= requested_time < self._first_done
 
 
 class TableView:

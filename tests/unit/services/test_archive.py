@@ -28,7 +28,7 @@ from tidelake.services.clean import clean
 from tidelake.services.table_now import TableNow
 from tidelake.storage import LocalStorage, MemoryStorage, Storage
 from tidelake.testing import FaultyStorage
-from tidelake.timeline import update_table_config, with_history
+from tidelake.timeline import Publisher, update_table_config, with_history
 from tidelake.txn import find_commit
 
 COW, MOR = TableType.COPY_ON_WRITE, TableType.MERGE_ON_READ
@@ -474,3 +474,19 @@ def test_a_write_id_finds_a_commit_that_is_archived(
     assert again.requested_time == first.requested_time
     assert (again.inserts, again.bytes_written) == (first.inserts, first.bytes_written)
     assert found("batch") is None
+
+
+@each_kind
+def test_an_old_instant_that_a_dead_writer_puts_late_hides_nothing(
+    table_version: int, table_type: TableType
+) -> None:
+    table = long_lived(table_version, table_type)
+    first = table.now.timeline.first_active_time or ""
+    assert archived(table) > 0
+    rows, before = table.toy.rows(), instants(table)
+    late = Publisher(table.storage, table.toy.config)
+    assert late.start(f"{int(first) - 1:017d}", table.toy.write_action, b"")
+    assert table.toy.rows() == rows
+    assert len(instants(table)) == len(before) + 1
+    assert table.write({"a-0": "on top"})
+    assert table.toy.rows() == {**rows, "a-0": "on top"}

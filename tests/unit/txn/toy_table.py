@@ -17,6 +17,7 @@ from tidelake.testing import ManualClock, SeededIds
 from tidelake.timeline import (
     Timeline,
     TimelineContents,
+    load_history_times,
     load_table_config,
     load_timeline,
 )
@@ -144,7 +145,7 @@ class Toy:
             timeline=timeline,
             contents=TimelineContents(self.storage, self.config),
             listing=listing or StorageListing(self.storage),
-            history_times=dict,
+            history_times=lambda: load_history_times(self.storage, self.config),
         )
         return {s.group.file_id: s for s in view.latest_slices()}
 
