@@ -27,7 +27,9 @@ from tidelake import Table
 from tidelake.files import read_slice
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
+from tidelake.storage import LocalStorage
 from tidelake.table import open_state
+from tidelake.timeline import load_table_config
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
@@ -261,7 +263,11 @@ class Filtered:
         """Ask both readers every question, and Apache about `twin` where its answer is wrong."""
         owed = self._owed()
         theirs = self._apache(metadata=True)
-        assert self._pruned(theirs) > 0 or self.version < 8, "nothing is left out"
+        # On version 8 statistics may have been taken out of use, which costs time and no rows.
+        config = load_table_config(LocalStorage(self.path))
+        is_kept = "column_stats" in config.metadata_partitions
+        assert is_kept or self.version < 9
+        assert self._pruned(theirs) > 0 or not is_kept, "nothing is left out"
         with ThreadPoolExecutor(4) as pool:
             answers = list(pool.map(lambda where: _keys(theirs, where), FILTERS))
         state = open_state(self.path)
