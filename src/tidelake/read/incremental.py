@@ -82,10 +82,11 @@ def window(state: TableState, start: Time | None, end: Time | None) -> Window:
 
 
 def _archived_times(state: TableState, after: str | None) -> Mapping[str, str]:
-    first = state.timeline.first_active_time
-    if first is None:
+    timeline = state.timeline
+    if timeline.first_active_time is None:
         return {}
-    if not state.by_completion_time and after is not None and after >= first:
+    first = timeline.first_completed_time
+    if not state.by_completion_time and after is not None and first and after >= first:
         return {}  # What is archived was requested before.
     return state.history.completion_times()
 
