@@ -45,7 +45,8 @@ class CommitTimes:
             i.requested_time for i in timeline.pending if i.requested_time not in self._active
         }
         self._first = timeline.first_active_time
-        self._first_done = timeline.first_completed_time or "~"
+        # Before anything has completed nothing is archived, whatever the history says later on.
+        self._first_done = timeline.first_completed_time or ""
         self._load_history = history
 
     @cached_property

@@ -1,0 +1,38 @@
+"""Whether an instant took effect, where a pending one is older than what is archived."""
+
+from __future__ import annotations
+
+from tidelake.model import Action, Instant, State
+from tidelake.timeline import Timeline
+from tidelake.view.table_view import CommitTimes
+
+PENDING = Instant(requested_time="001", action=Action.DELTACOMMIT, state=State.INFLIGHT)
+DONE = Instant(
+    requested_time="005",
+    action=Action.DELTACOMMIT,
+    state=State.COMPLETED,
+    completion_time="006",
+)
+HISTORY = {"002": "004"}
+
+
+def test_what_lies_behind_a_pending_instant_is_looked_for_in_the_history() -> None:
+    times = CommitTimes(Timeline(instants=(PENDING, DONE)), lambda: HISTORY)
+    assert [times(t) for t in ("001", "002", "003", "005", "007")] == [
+        None,
+        "004",
+        None,
+        "006",
+        None,
+    ]
+    assert times.is_committed("002")
+    assert not times.is_committed("003")
+    assert times.archived_behind_pending() == {"002"}
+
+
+def test_before_anything_has_completed_nothing_is_archived() -> None:
+    """Others may complete and archive instants after a writer has looked at the timeline."""
+    times = CommitTimes(Timeline(instants=(PENDING,)), lambda: HISTORY)
+    assert times("002") is None
+    assert not times.is_committed("002")
+    assert times.archived_behind_pending() == frozenset()
