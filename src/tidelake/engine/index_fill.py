@@ -18,6 +18,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.engine.dataframe import to_dataframe
 from tidelake.engine.worker_process import Batches, mapped
+from tidelake.errors import UnsupportedTableError
 from tidelake.files.record_index import group_numbers
 from tidelake.formats.metadata_encoding import encode_location
 from tidelake.formats.metadata_record import RecordLocation
@@ -69,6 +70,13 @@ def _numbered(names: Sequence[str], groups: int, batches: Batches) -> Batches:
     for batch in batches:
         keys, places = batch.columns
         group = pc.index_in(places, value_set=known).cast(pa.int64())
+        if group.null_count:
+            stray = places.filter(pc.is_null(group))[0].as_py()
+            raise UnsupportedTableError(
+                f"a row says that it is in file group {stray}, which the table does not have",
+                next_step="write without hoodie.metadata.record.index.enable; the table is as it "
+                "was",
+            )
         number = pa.array(group_numbers(keys, groups), pa.int64())
         yield pa.RecordBatch.from_arrays([keys, group, number], _NUMBERED.names)
 

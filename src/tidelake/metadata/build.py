@@ -86,9 +86,8 @@ class IndexFiles:
 
     def write(self, number: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Write one of them, from keys in ascending order and where they are."""
-        data = encode_hfile(entries, record_schema_text(self.table_version), is_base=True)
-        path = base_path(RECORD_INDEX, number, self.instant_time)
-        open_storage(self.storage).put(path, data)
+        storage, schema = open_storage(self.storage), record_schema_text(self.table_version)
+        _put_base(storage, base_path(RECORD_INDEX, number, self.instant_time), entries, schema)
 
 
 #: Writes the files of an index of all keys that the table has by now, and returns how many keys are
@@ -344,8 +343,13 @@ def write_base(
 ) -> None:
     """Put a base file with these values."""
     entries = sorted((key.encode(), value) for key, value in values.items())
-    data = encode_hfile(entries, own.schema, is_base=True)
-    own.storage.put(base_path(partition, index, instant_time), data)
+    _put_base(own.storage, base_path(partition, index, instant_time), entries, own.schema)
+
+
+def _put_base(
+    storage: Storage, path: str, entries: Iterable[tuple[bytes, bytes]], schema: str
+) -> None:
+    storage.put(path, encode_hfile(entries, schema, is_base=True))
 
 
 def base_path(partition: str, index: int, instant_time: str) -> str:

@@ -144,11 +144,11 @@ def _done_by_others(now: TableNow, requested_time: str) -> Cleaned | None:
     key = (requested_time, Action.CLEAN)
     active = [i for i in now.timeline.completed if (i.requested_time, i.action) == key]
     archived = [i for i in now.history.instants() if (i.requested_time, i.action) == key]
-    if active:
-        done, metadata = active[0], now.contents.clean_metadata(active[0])
-    elif archived and (found := now.history.clean_metadata(archived[0])) is not None:
-        done, metadata = archived[0], found
-    else:
+    if not (active or archived):
+        return None
+    done = (active or archived)[0]
+    metadata = (now.contents if active else now.history).clean_metadata(done)
+    if metadata is None:
         return None
     return Cleaned(
         requested_time=requested_time,

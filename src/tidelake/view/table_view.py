@@ -102,7 +102,7 @@ class CommitTimes:
         """Return the archived instants that are no older than the active timeline."""
         if self._first is None or self._first_done <= self._first:
             return frozenset()
-        return frozenset(time for time in self._history if time >= self._first)
+        return frozenset(filter(self._is_between, self._history))
 
     def _is_between(self, requested_time: str) -> bool:
         """Return whether an instant lies behind a pending one and before all completed ones.

@@ -13,7 +13,8 @@ DONE = Instant(
     state=State.COMPLETED,
     completion_time="006",
 )
-HISTORY = {"002": "004"}
+#: The last one was archived after the timeline was looked at.
+HISTORY = {"002": "004", "007": "008"}
 
 
 def test_what_lies_behind_a_pending_instant_is_looked_for_in_the_history() -> None:
