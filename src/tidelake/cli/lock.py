@@ -47,7 +47,9 @@ def _told(holder: Holder | None, now_ms: int, *, is_freed: bool) -> list[str]:
     told = [f"holder  {holder.owner}"]
     if holder.since_ms is not None:
         told.append(f"since   {moment(holder.since_ms)}, {span(now_ms - holder.since_ms)} ago")
-    if holder.until_ms is None:
+    if holder.is_gone and not is_freed:
+        told.append("until   now: that process has ended, and the next writer takes the lock")
+    elif holder.until_ms is None:
         told.append("until   it is released: this lock never expires by itself")
     else:
         left_ms = holder.until_ms - now_ms

@@ -56,7 +56,7 @@ from tidelake.timeline.table_schema import FIRST_BY_COMPLETION
 from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
 from tidelake.txn.concurrency import Concurrency, SchemaResolver, SharedKeys
 from tidelake.txn.locks import choose_kind, open_lock
-from tidelake.txn.locks.provider import process_name
+from tidelake.txn.locks.process import process_name
 from tidelake.view import StorageListing, TableView, clustered_groups
 from tidelake.write.agree import refuse_contradictions
 from tidelake.write.groups import LiveGroup, live_groups, refuse_clustered

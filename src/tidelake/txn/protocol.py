@@ -356,9 +356,6 @@ class Transaction:
                 raise lost(self.instant_time, "somebody rolled it back")
             self._keeper.record(self.instant_time, changes, self._times)
             completion_time, attempts = self._publish(content)
-        if self._concurrency.is_shared:
-            # A sign of life that was on its way may have arrived after the end.
-            self.heartbeat.end()
         if self._concurrency.lock is not None:
             _log.debug(
                 "%s held the lock for %d ms", self.instant_time, self._concurrency.lock.held_ms
@@ -370,10 +367,13 @@ class Transaction:
             completion_time=completion_time,
         )
         try:
+            if self._concurrency.is_shared:
+                # A sign of life that was on its way may have arrived after the end.
+                self.heartbeat.end()
             delete_markers(self._storage, self.instant_time)
         except StorageError as cause:
             # The write counts; its markers are read by nobody, and archival removes them.
-            _log.warning("the markers of %s stay: %s", self.instant_time, cause.problem)
+            _log.warning("what %s left on its way stays: %s", self.instant_time, cause.problem)
         return commit_of(instant, metadata, attempts)
 
     def abort(self) -> None:

@@ -15,6 +15,10 @@ _log = logging.getLogger(__name__)
 
 _DIGITS = 17
 _FIRST = "00000000000000000"
+#: By how much a clock may be behind the timeline before that is worth a word.
+_TOLD_SKEW_MS = 200
+#: The last day that has a time in digits, in any zone.
+_LAST_MS = 253_402_200_000_000
 
 
 class InstantTimes:
@@ -24,7 +28,8 @@ class InstantTimes:
     compares two instants compares these texts. Times of one writer are told apart here; telling
     those of two writers apart takes a lock around a look at the timeline, `next`, and the file that
     publishes it. Writers that look at their clocks alone, as Apache Hudi's do, are kept behind by
-    `max_skew_ms`: nobody else gets a time before every clock has passed it.
+    `max_skew_ms`: nobody else gets a time before every clock has passed it that differs by no more.
+    A clock that is further behind does not hold the others up until it has caught up.
     """
 
     def __init__(
@@ -53,28 +58,34 @@ class InstantTimes:
         """
         now_ms = self._clock.now_ms()
         now = self.at(now_ms)
-        if now <= self._last:
+        behind_ms = 0
+        if now > self._last:
+            self._last = now
+        else:
             self._refuse_future(now, now_ms)
-        self._last = now if now > self._last else _successor(self._last)
+            later = _successor(self._last)
+            behind_ms = _distance_ms(now, later)
+            if self._last > self._latest_reading(now_ms + max(self._max_skew_ms, _TOLD_SKEW_MS)):
+                _log.warning(
+                    "this machine's clock says %s and is behind the timeline, which is at %s, "
+                    "by %d ms",
+                    now,
+                    self._last,
+                    behind_ms,
+                )
+            self._last = later
         if self._max_skew_ms:
-            while self.at(self._clock.now_ms() - self._max_skew_ms) < self._last:
-                self._clock.sleep_ms(self._max_skew_ms)
+            self._clock.sleep_ms(self._max_skew_ms + min(behind_ms, self._max_skew_ms))
         return self._last
 
     def _refuse_future(self, now: str, now_ms: int) -> None:
         if self._max_future_ms is None:
             return
-        if self._last > self.at(now_ms + self._max_future_ms):
+        if self._last > self._latest_reading(now_ms + self._max_future_ms):
             raise ClockAheadError(
                 f"the timeline has an instant at {self._last}, and this machine's clock says {now}",
                 next_step="set the clock right; if it is right, and the instant is to stay, raise "
                 "hoodie.time.generator.max_future_ms",
-            )
-        if self._last > self.at(now_ms + self._max_skew_ms):
-            _log.warning(
-                "this machine's clock says %s and is behind the timeline, which is at %s",
-                now,
-                self._last,
             )
 
     def at(self, epoch_ms: int) -> str:
@@ -83,6 +94,19 @@ class InstantTimes:
         if not self._config.timeline_timezone_utc:
             moment = moment.astimezone()  # what Hudi calls LOCAL: the zone of the process
         return f"{moment:%Y%m%d%H%M%S}{epoch_ms % 1000:03d}"
+
+    def _latest_reading(self, epoch_ms: int) -> str:
+        """Return the greatest digits that a right clock may have shown up to this moment.
+
+        In the hour after the end of summer time those of the hour before are greater than now's.
+        """
+        epoch_ms = min(epoch_ms, _LAST_MS)
+        shown = self.at(epoch_ms)
+        if self._config.timeline_timezone_utc:
+            return shown
+        moment = datetime.fromtimestamp(epoch_ms // 1000, timezone.utc)
+        before = (moment - timedelta(days=1)).astimezone().tzinfo
+        return max(shown, f"{moment.astimezone(before):%Y%m%d%H%M%S}{epoch_ms % 1000:03d}")
 
 
 def _high_water(config: TableConfig, timeline: Timeline) -> str:
@@ -98,10 +122,18 @@ def _padded(time: str) -> str:
     return time[:_DIGITS].ljust(_DIGITS, "9")
 
 
+def _distance_ms(earlier: str, later: str) -> int:
+    return (_moment(later) - _moment(earlier)) // timedelta(milliseconds=1)
+
+
+def _moment(time: str) -> datetime:
+    moment = datetime.strptime(time[:14], "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
+    return moment + timedelta(milliseconds=int(time[14:]))
+
+
 def _successor(time: str) -> str:
     try:
-        moment = datetime.strptime(time[:14], "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
-        later = moment + timedelta(milliseconds=int(time[14:]) + 1)
+        later = _moment(time) + timedelta(milliseconds=1)
     except (ValueError, OverflowError) as cause:
         raise UnsupportedTableError(
             f"the timeline has an instant at {time}, which is in the future and is no time",

@@ -6,7 +6,13 @@ from tests.unit.txn.toy_table import PARTITION, SCHEMA, Toy, environment, new_st
 from tests.unit.txn.toy_writer import LEASE_MS, NBCC, OCC, Writer
 from tidelake.config import ConcurrencyMode, ConflictStrategy
 from tidelake.env import Env
-from tidelake.errors import InstantLostError, LockLostError, SameWriteError, WriteConflictError
+from tidelake.errors import (
+    InstantLostError,
+    LockLostError,
+    SameWriteError,
+    TidelakeError,
+    WriteConflictError,
+)
 from tidelake.model import Action, Commit, TableType
 from tidelake.storage import MemoryStorage
 from tidelake.testing import Fault, FaultyStorage, ManualClock, SeededIds
@@ -341,3 +347,32 @@ def test_two_processes_that_make_the_same_write_commit_once(
         return answer
 
     assert retry_on_conflict(writers[1].env, 0, attempt) == first
+
+
+@pytest.mark.parametrize("fault", [Fault.ERROR, Fault.LOST_REPLY])
+def test_a_commit_raises_only_when_it_did_not_land(clock: ManualClock, fault: Fault) -> None:
+    """Whatever call fails: what comes after the completed file is not worth an error."""
+    countdown = {"to": 0}
+
+    def fails(_number: int, _name: str, _path: str) -> Fault | None:
+        countdown["to"] -= 1
+        return fault if countdown["to"] == 0 else None
+
+    number = 0
+    while countdown["to"] <= 0:
+        number += 1
+        countdown["to"] = 0
+        storage = new_storage(9, TableType.COPY_ON_WRITE)
+        faulty = FaultyStorage(storage, fails)
+        ours = Writer(faulty, clock, 1)
+        txn = ours.begin()
+        stats = ours.write(txn, "a", "ours")
+        countdown["to"] = number
+        is_told = True
+        try:
+            with txn:
+                ours.commit(txn, stats)
+        except TidelakeError:
+            is_told = False
+        assert ("a" in Toy(storage).rows()) is is_told, f"call {number}: {faulty.calls}"
+    assert number > 10

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 import pytest
+from typing_extensions import override
 
 from tidelake.config import TableConfig
-from tidelake.errors import UnsupportedTableError
+from tidelake.errors import ClockAheadError, UnsupportedTableError
 from tidelake.model import Action, Instant, State
 from tidelake.testing import ManualClock
 from tidelake.timeline import Timeline
@@ -98,3 +99,61 @@ def test_the_zone_is_the_tables() -> None:
     local = config(hoodie__table__timeline__timezone="LOCAL")
     assert InstantTimes(ManualClock(NOON), config(), timeline()).next() == "20260301120000007"
     assert InstantTimes(ManualClock(NOON), local, timeline()).next() == "20260301210000007"
+
+
+class Stopwatch(ManualClock):
+    """A clock that adds up how long somebody waited."""
+
+    waited_ms = 0
+
+    @override
+    def sleep_ms(self, delay_ms: int) -> None:
+        self.waited_ms += delay_ms
+        super().sleep_ms(delay_ms)
+
+
+@pytest.mark.parametrize(
+    ("behind_ms", "waits_ms"), [(-1, 200), (0, 201), (150, 351), (300_000, 400)]
+)
+def test_a_clock_waits_for_others_within_the_bound_and_never_to_catch_up(
+    behind_ms: int, waits_ms: int
+) -> None:
+    """Whoever takes a time holds the table's lock."""
+    clock = Stopwatch(NOON - behind_ms)
+    times = InstantTimes(clock, config(), timeline("20260301120000007"), max_skew_ms=200)
+    times.next()
+    assert clock.waited_ms == waits_ms
+
+
+def test_any_guard_against_the_future_may_be_given() -> None:
+    times = InstantTimes(
+        ManualClock(NOON), config(), timeline("20280101000000000"), max_future_ms=10**18
+    )
+    assert times.next() == "20280101000000001"
+
+
+@pytest.fixture
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_berlin")
+def test_the_hour_that_comes_twice_is_not_the_future() -> None:
+    local = config(hoodie__table__timeline__timezone="LOCAL")
+    clock = Stopwatch(
+        1_792_890_240_000
+    )  # 2026-10-25 01:04 UTC, 02:04 in Berlin for the second time
+    shown = timeline("20261025025959000")
+    assert InstantTimes(clock, local, shown, max_skew_ms=200, max_future_ms=600_000).next() == (
+        "20261025025959001"
+    )
+    assert clock.waited_ms == 400
+    with pytest.raises(ClockAheadError):
+        InstantTimes(clock, config(), shown, max_future_ms=600_000).next()
+    clock.sleep_ms(2 * 86_400_000)
+    with pytest.raises(ClockAheadError):
+        InstantTimes(clock, local, timeline("20261027025959000"), max_future_ms=600_000).next()

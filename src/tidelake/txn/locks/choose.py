@@ -44,13 +44,15 @@ def open_provider(env: Env, options: ConcurrencyOptions, table_name: str) -> Loc
     if kind is LockKind.STORAGE:
         return StorageLock(env, validity_ms=options.lock_validity_ms, skew_ms=options.max_skew_ms)
     folder = options.lock_path or env.storage.local_path(_META_FOLDER)
+    if folder is not None and folder.startswith("file:"):
+        folder = folder.removeprefix("file://").removeprefix("file:")
     if folder is None or "://" in folder:
         raise ConfigError(
             f"a lock file takes a file system, and {folder or env.storage.spec.uri} is none",
             next_step="leave hoodie.write.lock.provider out: on object stores the lock is kept by "
             "conditional writes",
         )
-    return FileSystemLock(env, folder.removeprefix("file:"), expire_ms=options.lock_expire_ms)
+    return FileSystemLock(env, folder, expire_ms=options.lock_expire_ms)
 
 
 def open_lock(env: Env, options: ConcurrencyOptions, table_name: str) -> TableLock:

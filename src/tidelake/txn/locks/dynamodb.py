@@ -18,7 +18,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tidelake.config import DynamoDbOptions
 from tidelake.env import Env
 from tidelake.errors import StorageError
-from tidelake.txn.locks.provider import Holder, process_name
+from tidelake.txn.locks.process import is_gone, process_mark, shown_name
+from tidelake.txn.locks.provider import Holder
 
 _KEY = "key"
 _OWNER = "ownerName"
@@ -42,7 +43,7 @@ class DynamoDbLock:
         self._item_key = {_KEY: {"S": key}}
         self._clock = env.clock
         self._ids = env.ids
-        self._owner = f"{process_name()}:{env.ids.new()}"
+        self._owner = f"{process_mark()}:{env.ids.new()}"
         self._client = boto3.client(
             "dynamodb", region_name=options.region, endpoint_url=options.endpoint
         )
@@ -63,7 +64,7 @@ class DynamoDbLock:
             return self._put("attribute_not_exists(#key)", {"#key": _KEY}, {})
         version = found[_VERSION]["S"]
         now_ms = self._clock.now_ms()
-        if _RELEASED not in found:
+        if not (_RELEASED in found or self._is_left(found[_OWNER]["S"])):
             if self._seen is None or self._seen[0] != version:
                 self._seen = (version, now_ms)
             if now_ms - self._seen[1] <= int(found[_LEASE]["S"]):
@@ -106,8 +107,10 @@ class DynamoDbLock:
         found = self._read()
         if found is None or _RELEASED in found:
             return None
+        owner = found[_OWNER]["S"]
         # No clock is written down: whoever waits counts from when it came.
-        return Holder(owner=found[_OWNER]["S"])
+        since_ms = None if self._seen is None else self._seen[1]
+        return Holder(owner=shown_name(owner), since_ms=since_ms, is_gone=is_gone(owner))
 
     def break_lock(self) -> Holder | None:
         """Delete the item, whoever holds it."""
@@ -115,6 +118,10 @@ class DynamoDbLock:
         with self._told():
             self._client.delete_item(TableName=self._table, Key=self._item_key)
         return held
+
+    def _is_left(self, owner: str) -> bool:
+        """Return whether nobody can hold the lock who took it under this name."""
+        return owner == self._owner or is_gone(owner)
 
     def _put(self, condition: str, names: Mapping[str, str], values: _Item) -> bool:
         """Make the item ours if it is what we saw; an answer that got lost is looked up."""

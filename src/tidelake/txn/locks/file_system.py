@@ -3,21 +3,31 @@
 The lock is held as long as the file is there. Apache Hudi's `FileSystemBasedLockProvider` keeps the
 same file and judges its age by the modification time, so both exclude each other; a holder of ours
 extends the lock by writing the file anew. Changes of a file that exists are made under the file
-system's own guard, so that an expired lock has one heir.
+system's own guard, so that an expired lock has one heir. A holder that has ended for sure, which
+others on its machine can tell, has one at once.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tidelake.env import Env
-from tidelake.errors import MissingFileError
+from tidelake.errors import MissingFileError, StorageError
 from tidelake.storage import LocalStorage, Tagged
-from tidelake.txn.locks.provider import Holder, process_name
+from tidelake.txn.locks.process import is_gone, process_mark, shown_name
+from tidelake.txn.locks.provider import Holder
 
 FILE_NAME = "lock"
 _RENEW_BELOW = 2 / 3
+_LAST_MS = 253_402_200_000_000
+_NAMELESS = "a writer that left no name, such as Apache Hudi's,"
+_OTHER_FOLDER = (
+    "nothing was written; let every writer of the table write to that folder, or let all of them "
+    "name another one as hoodie.write.lock.filesystem.path"
+)
 
 
 class FileSystemLock:
@@ -27,7 +37,7 @@ class FileSystemLock:
         self._storage = LocalStorage(folder)
         self._clock = env.clock
         self._expire_ms = expire_ms
-        self._owner = f"{process_name()}:{env.ids.new()}"
+        self._owner = f"{process_mark()}:{env.ids.new()}"
         self._since_ms = 0
         self._renewed_ms = 0
         self._tag: str | None = None
@@ -40,15 +50,19 @@ class FileSystemLock:
     def try_acquire(self) -> bool:
         """Take the lock if it is free or has expired."""
         self._since_ms = self._renewed_ms = self._clock.now_ms()
-        if self._storage.put_if_absent(FILE_NAME, self._content()):
+        with self._told():
+            if self._storage.put_if_absent(FILE_NAME, self._content()):
+                found = self._read()
+                is_ours = found is not None and _owner_of(found) == self._owner
+                self._tag = found.tag if found is not None and is_ours else None
+                return is_ours
             found = self._read()
-            is_ours = found is not None and _owner_of(found) == self._owner
-            self._tag = found.tag if found is not None and is_ours else None
-            return is_ours
-        found = self._read()
-        if found is None or not self._has_expired():
-            return False
-        self._tag = self._storage.put_if_tagged(FILE_NAME, self._content(), found.tag)
+            if found is None:
+                self._refuse_unusable()
+                return False
+            if not (self._is_left(_owner_of(found)) or self._has_expired()):
+                return False
+            self._tag = self._storage.put_if_tagged(FILE_NAME, self._content(), found.tag)
         return self._tag is not None
 
     def still_held(self, margin_ms: int) -> bool:
@@ -78,11 +92,12 @@ class FileSystemLock:
         info = self._storage.stat(FILE_NAME)
         if found is None or info is None:
             return None
-        said = _said(found)
+        owner = _owner_of(found)
         return Holder(
-            owner=_owner_of(found) or "a writer that left no name, such as Apache Hudi's",
-            since_ms=said.get("since_ms", info.modified_ms),
+            owner=shown_name(owner) if owner else _foreign_owner(found),
+            since_ms=_since_of(found) or info.modified_ms,
             until_ms=info.modified_ms + self._expire_ms if self._expire_ms else None,
+            is_gone=is_gone(owner),
         )
 
     def break_lock(self) -> Holder | None:
@@ -90,6 +105,29 @@ class FileSystemLock:
         held = self.holder()
         self._storage.delete(FILE_NAME)
         return held
+
+    def _is_left(self, owner: str) -> bool:
+        """Return whether nobody can hold the lock who took it under this name.
+
+        Our own name is there when the lock could not be given back.
+        """
+        return owner == self._owner or is_gone(owner)
+
+    def _refuse_unusable(self) -> None:
+        """Raise when the file neither appears nor is there; whoever just released it is neither."""
+        if self._storage.exists(FILE_NAME) or not self._storage.exists(""):
+            raise StorageError(self.place, "no file can be there", next_step=_OTHER_FOLDER)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except StorageError as cause:
+            raise StorageError(
+                self.place,
+                f"the lock file cannot be written: {cause.cause}",
+                next_step=_OTHER_FOLDER,
+            ) from cause
 
     def _content(self) -> bytes:
         return json.dumps({"owner": self._owner, "since_ms": self._since_ms}).encode()
@@ -113,6 +151,18 @@ def _said(found: Tagged) -> dict[str, Any]:
     except ValueError:
         return {}
     return said if isinstance(said, dict) else {}
+
+
+def _since_of(found: Tagged) -> int | None:
+    since_ms = _said(found).get("since_ms")
+    is_time = isinstance(since_ms, int) and 0 < since_ms < _LAST_MS
+    return since_ms if is_time else None
+
+
+def _foreign_owner(found: Tagged) -> str:
+    """Return what can be said of a holder that is none of ours; Apache Hudi's names a thread."""
+    thread = _said(found).get("lockThreadName")
+    return f"thread {thread} of Apache Hudi" if thread else _NAMELESS
 
 
 def _owner_of(found: Tagged) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from threading import Lock
 from typing import ClassVar
 
 from tidelake.env import Clock
-from tidelake.txn.locks.provider import Holder, process_name
+from tidelake.txn.locks.process import process_name
+from tidelake.txn.locks.provider import Holder
 
 
 class InProcessLock:
@@ -16,7 +18,8 @@ class InProcessLock:
     _held: ClassVar[dict[str, tuple[InProcessLock, int]]] = {}
 
     def __init__(self, table: str, clock: Clock) -> None:
-        self._table = table
+        # A table may be reached by more than one path.
+        self._table = os.path.realpath(table) if table.startswith("/") else table
         self._clock = clock
 
     @property

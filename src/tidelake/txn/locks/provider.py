@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,12 +11,13 @@ class Holder:
     """Who holds a lock, as far as the lock itself tells.
 
     `until_ms` is None for a lock that never expires by itself, `since_ms` when nobody wrote it
-    down.
+    down. `is_gone` says that its process has ended for sure, so that the lock is free.
     """
 
     owner: str
     since_ms: int | None = None
     until_ms: int | None = None
+    is_gone: bool = False
 
 
 class LockProvider(Protocol):
@@ -45,8 +44,3 @@ class LockProvider(Protocol):
 
     def break_lock(self) -> Holder | None:
         """Take the lock away from whoever holds it, and return who that was."""
-
-
-def process_name() -> str:
-    """Return what tells a person which process holds a lock."""
-    return f"{socket.gethostname()}:{os.getpid()}"

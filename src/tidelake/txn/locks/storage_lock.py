@@ -8,16 +8,22 @@ stores offer conditional writes and few offer conditional deletes. Apache Hudi's
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tidelake.env import Env
 from tidelake.errors import CorruptFileError, MissingFileError, StorageError
 from tidelake.storage import Tagged
-from tidelake.txn.locks.provider import Holder, process_name
+from tidelake.txn.locks.process import is_gone, process_mark, shown_name
+from tidelake.txn.locks.provider import Holder
 
 LOCK_FILE = ".hoodie/.locks/table_lock.json"
 #: A lease that has less than this part of its life left is extended when it is looked at.
 _RENEW_BELOW = 2 / 3
+#: What stands, in the name of an owner of ours, before the time at which it got the lock.
+_SINCE = " since "
+_LAST_MS = 253_402_200_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,19 +43,24 @@ class _Lease:
 
     @classmethod
     def decode(cls, data: bytes) -> _Lease:
-        try:
-            raw = json.loads(data)
-            return cls(
-                owner=str(raw["owner"]),
-                valid_until_ms=int(raw["validUntil"]),
-                is_expired=bool(raw["expired"]),
-            )
-        except (ValueError, KeyError, TypeError) as cause:
-            raise CorruptFileError(
-                LOCK_FILE,
-                "it does not say who holds the table's lock",
-                next_step="make sure that nobody writes to the table, then delete the file",
-            ) from cause
+        raw = _loaded(data)
+        owner, until_ms, is_expired = (raw.get(k) for k in ("owner", "validUntil", "expired"))
+        if owner and isinstance(until_ms, int) and isinstance(is_expired, bool):
+            return cls(owner=str(owner), valid_until_ms=until_ms, is_expired=is_expired)
+        raise CorruptFileError(
+            LOCK_FILE,
+            "it does not say who holds the table's lock",
+            next_step="make sure that nobody writes to the table, then `tidelake lock release "
+            "TABLE`",
+        )
+
+
+def _loaded(data: bytes) -> Mapping[str, Any]:
+    try:
+        raw = json.loads(data)
+    except ValueError:
+        return {}
+    return raw if isinstance(raw, dict) else {}
 
 
 class StorageLock:
@@ -60,7 +71,8 @@ class StorageLock:
         self._clock = env.clock
         self._validity_ms = validity_ms
         self._skew_ms = skew_ms
-        self._owner = f"{process_name()}:{env.ids.new()}"
+        self._owner = f"{process_mark()}:{env.ids.new()}"
+        self._since_ms = 0
         self._lease: _Lease | None = None
         self._tag = ""
 
@@ -72,12 +84,14 @@ class StorageLock:
     def try_acquire(self) -> bool:
         """Take the lock if it is free or has expired."""
         found = self._read()
+        self._since_ms = self._clock.now_ms()
         lease = self._new_lease()
         if found is None:
             return self._put_first(lease)
         held = _Lease.decode(found.data)
         # The other's clock may be ahead of ours by the skew, and its lease is by its own clock.
-        if not held.is_expired and self._clock.now_ms() <= held.valid_until_ms + self._skew_ms:
+        is_due = self._clock.now_ms() > held.valid_until_ms + self._skew_ms
+        if not (held.is_expired or is_due or self._is_left(held.owner)):
             return False
         return self._swap(lease, found.tag)
 
@@ -108,17 +122,34 @@ class StorageLock:
         lease = None if found is None else _Lease.decode(found.data)
         if lease is None or lease.is_expired or lease.valid_until_ms < self._clock.now_ms():
             return None
-        return Holder(owner=lease.owner, until_ms=lease.valid_until_ms)
+        name, _, since = lease.owner.rpartition(_SINCE)
+        return Holder(
+            owner=shown_name(name or lease.owner),
+            since_ms=int(since) if name and since.isdecimal() else None,
+            until_ms=min(lease.valid_until_ms, _LAST_MS),
+            is_gone=is_gone(lease.owner),
+        )
 
     def break_lock(self) -> Holder | None:
         """Take the lock away from whoever holds it."""
-        held = self.holder()
+        try:
+            held = self.holder()
+        except CorruptFileError:
+            held = Holder(owner="nobody knows who")
         self._storage.delete(LOCK_FILE)
         return held
 
     def _new_lease(self) -> _Lease:
         until_ms = self._clock.now_ms() + self._validity_ms
-        return _Lease(owner=self._owner, valid_until_ms=until_ms, is_expired=False)
+        owner = f"{self._owner}{_SINCE}{self._since_ms}"
+        return _Lease(owner=owner, valid_until_ms=until_ms, is_expired=False)
+
+    def _is_left(self, owner: str) -> bool:
+        """Return whether nobody can hold the lock who took it under this name.
+
+        Our own name is there when the lock could not be given back.
+        """
+        return owner.startswith(self._owner) or is_gone(owner)
 
     def _read(self) -> Tagged | None:
         try:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from tidelake.env import Clock
-from tidelake.errors import LockLostError, LockTimeoutError
+from tidelake.errors import LockLostError, LockTimeoutError, TidelakeError
 from tidelake.txn.locks.provider import Holder, LockProvider
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,7 @@ class TableLock:
             self._depth -= 1
             if self._depth == 0:
                 self.held_ms += self._clock.now_ms() - began_ms
-                self._provider.release()
+                self._release()
 
     def ensure(self, margin_ms: int = 1_000) -> None:
         """Raise `LockLostError` unless the lock is ours for `margin_ms` more.
@@ -64,10 +67,21 @@ class TableLock:
         if self._depth == 0 or not self._provider.still_held(margin_ms):
             raise LockLostError(
                 f"the lock at {self._provider.place} was lost while it was needed: "
-                f"{_shown(self._provider.holder())}",
+                f"{self._holder()}",
                 next_step="nothing became visible; run the write again. If it happens often, let "
                 "locks live longer (hoodie.write.lock.filesystem.expire, "
                 "hoodie.write.lock.storage.validity.timeout.secs)",
+            )
+
+    def _release(self) -> None:
+        """Give the lock back; what was done under it counts, whether or not that succeeds."""
+        try:
+            self._provider.release()
+        except TidelakeError as cause:
+            _log.warning(
+                "the lock at %s could not be given back, and is free once it expires: %s",
+                self._provider.place,
+                cause.problem,
             )
 
     def _acquire(self) -> None:
@@ -76,22 +90,30 @@ class TableLock:
         while not self._provider.try_acquire():
             left_ms = deadline_ms - self._clock.now_ms()
             if left_ms <= 0:
-                holder = self._provider.holder()
-                self._provider.release()
+                holder = self._holder()
+                self._release()
                 raise LockTimeoutError(
                     f"the lock at {self._provider.place} did not come free within "
-                    f"{self._wait.wait_ms} ms: {_shown(holder)}",
+                    f"{self._wait.wait_ms} ms: {holder}",
                     next_step="if its holder is alive, wait longer "
-                    "(hoodie.write.lock.wait_time_ms); if it is dead and the lock never expires, "
-                    "`tidelake lock release TABLE` frees it",
+                    "(hoodie.write.lock.wait_time_ms); if it is dead, `tidelake lock release "
+                    "TABLE` frees the lock before it expires",
                 )
             self._clock.sleep_ms(min(left_ms, self._wait.next_delay_ms(attempt)))
             attempt += 1
+
+    def _holder(self) -> str:
+        try:
+            return _shown(self._provider.holder())
+        except TidelakeError as cause:
+            return f"who holds it cannot be told ({cause.problem})"
 
 
 def _shown(holder: Holder | None) -> str:
     if holder is None:
         return "nobody holds it now"
+    if holder.is_gone:
+        return f"{holder.owner} held it, and that process has ended"
     since = "" if holder.since_ms is None else f" since {_moment(holder.since_ms)}"
     until = "" if holder.until_ms is None else f", until {_moment(holder.until_ms)} at the latest"
     return f"{holder.owner} holds it{since}{until}"

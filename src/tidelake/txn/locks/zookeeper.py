@@ -18,7 +18,8 @@ from kazoo.handlers.threading import KazooTimeoutError
 from tidelake.config import ZooKeeperOptions
 from tidelake.env import Env
 from tidelake.errors import ConfigError, StorageError
-from tidelake.txn.locks.provider import Holder, process_name
+from tidelake.txn.locks.process import process_name
+from tidelake.txn.locks.provider import Holder
 
 _QUEUED = "-lock-"
 

@@ -37,6 +37,12 @@ def test_options_of_hudi_lead_to_its_locks() -> None:
     assert place(named) == "dynamodb://us-east-1/locks/k"
 
 
+@pytest.mark.parametrize("given", ["/locks", "file:/locks", "file:///locks"])
+def test_a_folder_of_the_lock_file_may_be_given_as_hudi_takes_it(given: str) -> None:
+    settings = {PROVIDER: "file system", "hoodie.write.lock.filesystem.path": given}
+    assert place(settings) == "/locks/lock"
+
+
 @pytest.mark.parametrize(
     ("settings", "missing"),
     [

@@ -47,7 +47,7 @@ def test_one_of_two_holds_it(clock: ManualClock) -> None:
     assert not second.still_held(0)
     holder = second.holder()
     assert holder is not None
-    assert f":{os.getpid()}:" in holder.owner
+    assert holder.owner.endswith(f":{os.getpid()}")
     first.release()
     assert second.holder() is None
     assert second.try_acquire()
@@ -116,7 +116,7 @@ def test_waiting_ends_with_who_has_it(clock: ManualClock) -> None:
     first, second = lock(clock, 1), lock(clock, 2)
     assert first.try_acquire()
     waits = TableLock(second, clock, LockWait(wait_ms=300))
-    with pytest.raises(LockTimeoutError, match=f":{os.getpid()}:.* holds it"), waits.held():
+    with pytest.raises(LockTimeoutError, match=f":{os.getpid()} holds it since"), waits.held():
         pass
 
 

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tidelake.env import Env
-from tidelake.errors import CorruptFileError, LockLostError, LockTimeoutError
+from tidelake.errors import CorruptFileError, LockLostError, LockTimeoutError, StorageError
 from tidelake.storage import LocalStorage, MemoryStorage
 from tidelake.testing import Fault, FaultyStorage, ManualClock, SeededIds
 from tidelake.txn.locks import (
@@ -19,6 +20,7 @@ from tidelake.txn.locks import (
     StorageLock,
     TableLock,
 )
+from tidelake.txn.locks.process import is_gone, process_mark, process_name, shown_name
 from tidelake.txn.locks.storage_lock import LOCK_FILE
 
 LEASE_MS = 10_000
@@ -58,6 +60,17 @@ def test_one_of_two_holds_it(make: Make) -> None:
     assert second.try_acquire()
     first.release()
     assert second.still_held(0)
+
+
+def test_in_process_a_table_has_one_lock_by_whatever_path(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    (tmp_path / "table").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "table")
+    first, second = (InProcessLock(str(tmp_path / name), clock) for name in ("table", "link"))
+    assert first.try_acquire()
+    assert not second.try_acquire()
+    first.release()
 
 
 def test_a_broken_lock_is_lost_to_its_holder(make: Make) -> None:
@@ -150,6 +163,55 @@ class TestLeases:
         with pytest.raises(CorruptFileError, match="does not say who holds"):
             self.lock(storage, clock, 1).try_acquire()
 
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"",
+            b"[]",
+            b'{"owner": "x", "validUntil": 1, "expired": "no"}',
+            b'{"owner": "x", "validUntil": null, "expired": false}',
+        ],
+    )
+    def test_a_file_that_says_nothing_can_be_released(
+        self, storage: MemoryStorage, clock: ManualClock, content: bytes
+    ) -> None:
+        storage.put(LOCK_FILE, content)
+        lock = self.lock(storage, clock, 1)
+        with pytest.raises(CorruptFileError, match="lock release"):
+            lock.try_acquire()
+        assert lock.break_lock() is not None
+        assert lock.try_acquire()
+
+    def test_say_since_when(self, storage: MemoryStorage, clock: ManualClock) -> None:
+        first, second = self.lock(storage, clock, 1), self.lock(storage, clock, 2)
+        began_ms = clock.now_ms()
+        assert first.try_acquire()
+        clock.sleep_ms(LEASE_MS // 2)
+        assert first.still_held(0)
+        holder = second.holder()
+        assert holder is not None
+        assert (holder.since_ms, holder.until_ms) == (began_ms, clock.now_ms() + LEASE_MS)
+
+    def test_until_any_time_can_be_told(self, storage: MemoryStorage, clock: ManualClock) -> None:
+        storage.put(LOCK_FILE, b'{"expired":false,"validUntil":' + b"9" * 30 + b',"owner":"x"}')
+        waits = TableLock(self.lock(storage, clock, 1), clock, LockWait(wait_ms=10))
+        with pytest.raises(LockTimeoutError, match="x holds it, until 9999"), waits.held():
+            pass
+
+    def test_one_that_could_not_be_given_back_is_its_owners_still(
+        self, storage: MemoryStorage, clock: ManualClock
+    ) -> None:
+        faults = iter([Fault.ERROR])
+
+        def fails(_number: int, name: str, _path: str) -> Fault | None:
+            return next(faults, None) if name == "put_if_tagged" else None
+
+        lock = TableLock(self.lock(FaultyStorage(storage, fails), clock, 1), clock)
+        with lock.held():
+            pass
+        with lock.held():
+            lock.ensure()
+
     def test_are_kept_in_the_form_of_apache_hudi(
         self, storage: MemoryStorage, clock: ManualClock
     ) -> None:
@@ -218,6 +280,88 @@ class TestFiles:
         now.sleep_ms(6 * 60_000)
         assert first.still_held(0)
         assert (tmp_path / "lock").stat().st_ino != before
+
+    @pytest.mark.parametrize(
+        ("content", "owner"),
+        [
+            (b"", "a writer that left no name"),
+            (b"\xff", "a writer that left no name"),
+            (b"[1]", "a writer that left no name"),
+            (b'{"owner": "x", "since_ms": "abc"}', "x"),
+            (b'{"owner": "x", "since_ms": 1e40}', "x"),
+            (b'{"lockCreateTime":"2026-11-16","lockThreadName":"main"}', "thread main of Apache"),
+        ],
+    )
+    def test_whatever_is_in_the_file_the_holder_is_told(
+        self, tmp_path: Path, now: ManualClock, content: bytes, owner: str
+    ) -> None:
+        (tmp_path / "lock").write_bytes(content)
+        waits = TableLock(self.lock(tmp_path, now, 1, 10), now, LockWait(wait_ms=10))
+        with pytest.raises(LockTimeoutError, match=f"{owner}.* holds it since 2"), waits.held():
+            pass
+
+    def test_a_place_for_no_file_is_named(self, tmp_path: Path, now: ManualClock) -> None:
+        (tmp_path / "lock").mkdir()
+        (tmp_path / "file").touch()
+        for folder in (tmp_path, tmp_path / "file", Path("/proc/none")):
+            with pytest.raises(StorageError) as refused:
+                self.lock(folder, now, 1, 10).try_acquire()
+            assert f"{folder}/lock: " in str(refused.value)
+            assert "hoodie.write.lock.filesystem.path" in refused.value.next_step
+
+
+def left_by_a_dead_process(take: Callable[[], object]) -> None:
+    """Have a process take a lock and end without a word."""
+    child = os.fork()
+    if child == 0:
+        take()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("minutes", [10, 0])
+def test_a09_the_lock_file_of_a_dead_process_has_an_heir_at_once(
+    tmp_path: Path, minutes: int
+) -> None:
+    env = Env(LocalStorage(str(tmp_path)))
+
+    def lock() -> FileSystemLock:
+        return FileSystemLock(env, str(tmp_path), expire_ms=minutes * 60_000)
+
+    left_by_a_dead_process(lambda: lock().try_acquire())
+    holder = lock().holder()
+    assert holder is not None
+    assert holder.is_gone
+    ours = lock()
+    assert ours.try_acquire()
+    assert ours.still_held(0)
+    assert not lock().try_acquire(), "we are alive"
+
+
+def test_a09_the_lease_of_a_dead_process_has_an_heir_at_once(tmp_path: Path) -> None:
+    env = Env(LocalStorage(str(tmp_path)))
+
+    def lock() -> StorageLock:
+        return StorageLock(env, validity_ms=600_000, skew_ms=0)
+
+    left_by_a_dead_process(lambda: lock().try_acquire())
+    assert lock().try_acquire()
+    assert not lock().try_acquire(), "we are alive"
+
+
+@pytest.mark.parametrize(
+    "mark", ["spark-1", "vm:1", "vm:999999999:00000000-5", "vm:x:00000000-5", ""]
+)
+def test_of_other_machines_nobody_can_tell(mark: str) -> None:
+    assert not is_gone(mark)
+
+
+def test_a_process_is_known_by_its_number_and_its_beginning() -> None:
+    mark = process_mark()
+    assert not is_gone(mark)
+    assert shown_name(mark) == process_name()
+    began = mark.rpartition("-")[2]
+    assert is_gone(mark.replace(began, str(int(began) - 1))), "its number was given anew"
 
 
 class TestTableLock:

@@ -1,0 +1,68 @@
+"""What a process leaves in a lock, so that a person and other processes know it again.
+
+`host:pid:machine-start`, where `machine` stands for one boot of one machine, as far as processes
+see each other there, and `start` for when the process began. Whoever finds such a name of its own
+machine can tell for sure that the process is gone; of others nobody can tell.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+_PROC = Path("/proc")
+_NAME = re.compile(r"(?P<shown>[^:]+:(?P<pid>[0-9]+)):(?P<machine>[0-9a-f]+)-(?P<start>[0-9]+)")
+_GONE_STATES = ("Z", "X")
+_STATE, _START = 0, 19
+"""Places in `/proc/PID/stat`, counted from behind the program's name."""
+
+
+def process_name() -> str:
+    """Return what tells a person which process holds a lock."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def process_mark() -> str:
+    """Return the name of this process by which others can tell whether it is gone."""
+    machine, facts = _machine(), _facts(os.getpid())
+    if machine is None or facts is None:
+        return process_name()
+    return f"{process_name()}:{machine}-{facts[_START]}"
+
+
+def shown_name(mark: str) -> str:
+    """Return the part of a mark that a person reads; a text that is no mark stays as it is."""
+    found = _NAME.match(mark)
+    return found["shown"] if found else mark
+
+
+def is_gone(mark: str) -> bool:
+    """Return whether it is sure that the process which left this mark has ended."""
+    found = _NAME.match(mark)
+    if found is None or found["machine"] != _machine():
+        return False
+    facts = _facts(int(found["pid"]))
+    return facts is None or facts[_STATE] in _GONE_STATES or facts[_START] != found["start"]
+
+
+@cache
+def _machine() -> str | None:
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        processes = os.readlink(_PROC / "self/ns/pid")  # noqa: PTH115 - it names no path
+    except OSError:
+        return None
+    return sha256(f"{boot} {processes}".encode()).hexdigest()[:8]
+
+
+def _facts(pid: int) -> list[str] | None:
+    """Return what the system says of a process, or None when there is no such process."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return text.rpartition(")")[2].split()
