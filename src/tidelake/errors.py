@@ -15,7 +15,11 @@ class TidelakeError(Exception):
     """Base of the tree: what happened, and what to do next."""
 
     def __init__(self, problem: str, *, next_step: str) -> None:
-        super().__init__(f"{problem}\n  next: {next_step}")
+        super().__init__(problem)
+        self._tell(problem, next_step)
+
+    def _tell(self, problem: str, next_step: str) -> None:
+        self.args = (f"{problem}\n  next: {next_step}",)
         self.problem = problem
         self.next_step = next_step
 
@@ -174,6 +178,14 @@ class WriteConflictError(TidelakeError):
         self.overlap = overlap
         self.rule = rule
         self.facts = dict(facts or {})
+
+    def tried(self, attempts: int) -> None:
+        """Remember that so many attempts ended like this."""
+        self.facts["attempts"] = str(attempts)
+        self._tell(
+            f"{self.problem}, at the last of {attempts} attempts",
+            f"{self.next_step}; {attempts - 1} retries were not enough",
+        )
 
     def explain(self) -> str:
         """Return everything that is known about the conflict, a fact a line."""

@@ -9,14 +9,11 @@ import pytest
 
 from tests.scenarios.lake import COW, MOR, Lake, row
 from tests.scenarios.rules import guards
-from tidelake.config import WriteOptions
-from tidelake.errors import InstantLostError, WriteConflictError
+from tests.scenarios.test_overlaps import foreign_archival
+from tidelake.errors import InstantLostError
 from tidelake.model import Action, TableType
 from tidelake.read import check
-from tidelake.services import archive_plan
-from tidelake.services.archive import archive
 from tidelake.testing import FaultyStorage
-from tidelake.txn.candidates import Start
 from tidelake.txn.heartbeat import Heartbeat
 from tidelake.view.table_view import CommitTimes
 
@@ -42,38 +39,6 @@ def test_a_second_writer_without_the_lock_is_named(tmp_path: Path, kind: TableTy
         "a writer that left no name",
     ):
         assert part in told
-
-
-def foreign_archival(lake: Lake) -> None:
-    """Archive what is old, whoever may still need it."""
-    options = WriteOptions.from_options(
-        {
-            "hoodie.clean.commits.retained": "1",
-            "hoodie.keep.min.commits": "2",
-            "hoodie.keep.max.commits": "3",
-        }
-    ).services
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(archive_plan, "_holds", lambda *_: iter(()))
-        assert archive(lake.env(), options) is not None
-
-
-@guards(lambda patch: patch.setattr(Start, "may_miss", lambda *_: False))
-@pytest.mark.parametrize("strategy", ["simple", "end"])
-def test_a_write_that_outlives_the_timeline_looks_into_its_history(
-    tmp_path: Path, strategy: str
-) -> None:
-    lake = Lake(tmp_path, COW, 9, {"hoodie.write.lock.conflict.resolution.strategy": strategy})
-    lake.write([row("a", 1), row("z", 0, p="z")])
-    ours = lake.writing([row("a", 2)]).begun()
-    theirs = lake.write([row("a", 3)])
-    for ts in range(4):
-        lake.write([row("z", ts, p="z")])
-    foreign_archival(lake)
-    assert theirs.requested_time in lake.state().history.completion_times()
-    with pytest.raises(WriteConflictError) as refused:
-        ours.commit()
-    assert refused.value.theirs == theirs.requested_time
 
 
 def test_rollbacks_delete_files_without_the_lock(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from tidelake.env import Env
 from tidelake.errors import (
     InstantLostError,
     PlanRemovedError,
-    UnsupportedTableError,
     WriteConflictError,
 )
 from tidelake.formats import plans
@@ -239,7 +238,7 @@ def test_B_11_a_clustering_that_completes_first(tmp_path: Path) -> None:
 
 
 def clusterings_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(write_session, "refuse_clustered", lambda *_: None)
+    patch.setattr(concurrency.Reviewer, "refuse_clustered", lambda *_: None)
     patch.setattr(candidates, "_matters", lambda *_, **__: False)
 
 
@@ -260,7 +259,7 @@ def test_B_13_an_overwrite_against_a_pending_clustering(tmp_path: Path, begins_f
             writing.commit()
     else:
         Clustering(lake, "p=x")
-        with pytest.raises(UnsupportedTableError, match="pending clustering"):
+        with pytest.raises(WriteConflictError, match="pending clustering"):
             overwrite()
     assert lake.values() == {"a": 1}
 

@@ -111,7 +111,9 @@ def bring_in(
             next_step="write with Table.upsert, or choose another index",
         )
     work = _Staged(session, choice, staged)
-    with session.begin(choice.operation, choice.write_id, looked_up=False) as txn:
+    # The rings of buckets are those that the session found.
+    looked_up = choice.index.is_ring
+    with session.begin(choice.operation, choice.write_id, looked_up=looked_up) as txn:
         rings: Rings = {}
         if choice.operation in REPLACING:
             if choice.index.is_ring:

@@ -57,9 +57,9 @@ from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
 from tidelake.txn.concurrency import Concurrency, SchemaResolver, SharedKeys
 from tidelake.txn.locks import choose_kind, open_lock
 from tidelake.txn.locks.process import process_name
-from tidelake.view import StorageListing, TableView, clustered_groups
+from tidelake.view import StorageListing, TableView
 from tidelake.write.agree import refuse_contradictions
-from tidelake.write.groups import LiveGroup, live_groups, refuse_clustered
+from tidelake.write.groups import LiveGroup, live_groups
 from tidelake.write.index import LOOKED_UP_BY, Index, choose_index
 from tidelake.write.keys import KeySpec, key_spec, may_be_named
 from tidelake.write.operation import (
@@ -365,12 +365,19 @@ class WriteSession:
         return lambda _ours, _theirs: ()
 
     def begin(
-        self, operation: WriteOperation, write_id: str | None, *, looked_up: bool = True
+        self,
+        operation: WriteOperation,
+        write_id: str | None,
+        *,
+        looked_up: bool = True,
+        keeps_unique: bool = False,
+        is_global: bool = False,
     ) -> Transaction:
         """Put the write on the timeline, once what dead writes laid aside is gone.
 
         `looked_up` says that file groups were chosen by the table as the session found it, so that
-        whatever others completed since then counts as not seen.
+        whatever others completed since then counts as not seen. `keeps_unique` says that no key
+        may be twice where the index looks, which is the whole table if it `is_global`.
         """
         delete_leftovers(self.env, older_than_ms=self.options.staging_expiry_ms)
         return begin(
@@ -383,7 +390,11 @@ class WriteSession:
             roll_back=self.options.failed_writes is FailedWritesPolicy.EAGER,
             use_markers=self.options.rollback_using_markers,
             keeper=self.keeper,
-            concurrency=self.concurrency,
+            concurrency=replace(
+                self.concurrency,
+                checks_new_keys=self.concurrency.checks_new_keys or (keeps_unique and is_global),
+                keys_span_partitions=is_global,
+            ),
             seen=self.state.timeline if looked_up else None,
         )
 
@@ -419,11 +430,26 @@ class WriteSession:
             ids=self.env.ids,
             replaced=_replaced(view) if choice.index.fixed_ids else {},
         )
+        txn.refuse_gone(self._gone(view, workload, found))
         if choice.index.type is IndexType.RECORD_INDEX and not by_file_id:
             _refuse_unknown_groups(workload, found)
-        touched = set(found.touched())
-        self._refuse_clustered(txn, (g for g in live if g.id in touched))
+        self._refuse_clustered(txn, found.touched())
         return found
+
+    def _gone(self, view: TableView, workload: Workload, plan: WritePlan) -> list[FileGroupId]:
+        """Return file groups that the session found and that others took off the table since."""
+        missing = [
+            FileGroupId(partition, group)
+            for partition, group in workload.counts
+            if group is not None and (partition, group) not in plan.targets
+        ]
+        if not missing:
+            return []
+        if plan.new_buckets is not None:
+            return [group for group in missing if view.is_replaced(group)]
+        partitions = sorted({group.partition for group in missing})
+        found = {s.group for s in self.state.view.latest_slices(partitions)}
+        return [group for group in missing if group in found]
 
     def plan_overwrite(
         self, txn: Transaction, choice: Choice, workload: Workload
@@ -476,17 +502,13 @@ class WriteSession:
 
     def retire(self, txn: Transaction, partitions: Sequence[str]) -> Mapping[str, list[str]]:
         """Return every file id of the partitions; raise when a clustering is moving their rows."""
-        live = self.live(txn, partitions)
+        live = [g.id for g in self.live(txn, partitions)]
         self._refuse_clustered(txn, live)
-        return replaced_ids([(g.id.partition, g.id.file_id) for g in live])
+        return replaced_ids([(group.partition, group.file_id) for group in live])
 
-    def _refuse_clustered(self, txn: Transaction, groups: Iterable[LiveGroup]) -> None:
-        if self.concurrency.allows_update:
-            return  # the clustering gives way
-        # A plan that was there when the session began may have been rolled back with its write.
-        clustered = clustered_groups(txn.timeline, self.state.contents)
-        if clustered:
-            refuse_clustered([g.id for g in groups], clustered)
+    def _refuse_clustered(self, txn: Transaction, groups: Iterable[FileGroupId]) -> None:
+        if not self.concurrency.allows_update:  # or else the clustering gives way
+            txn.refuse_clustered(groups)
 
     def replaced_keys(
         self,

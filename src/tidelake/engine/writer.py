@@ -465,7 +465,13 @@ class Writer:
         """Write rows once they were counted; `was_read` says that rows of the table made them."""
         session = self._session
         looked_up = by_file_id or was_read or not choice.index.is_simple_bucket
-        with session.begin(choice.operation, choice.write_id, looked_up=looked_up) as txn:
+        with session.begin(
+            choice.operation,
+            choice.write_id,
+            looked_up=looked_up,
+            keeps_unique=self._needs_lookup(choice),
+            is_global=choice.index.type.is_global,
+        ) as txn:
             plan = session.plan(txn, choice, workload, by_file_id=by_file_id)
             txn.start(planned_stats(workload, plan))
             work = WriteWork(

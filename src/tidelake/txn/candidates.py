@@ -20,7 +20,8 @@ from tidelake.txn.conflict import Footprint, Kind, Slot
 #: Turns a file id into what `Slot` calls its name.
 SlotName = Callable[[str], str]
 
-_WHOLE_PARTITIONS = frozenset({"INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE", "DELETE_PARTITION"})
+_WHOLE_TABLE = "INSERT_OVERWRITE_TABLE"
+_WHOLE_PARTITIONS = frozenset({"INSERT_OVERWRITE", _WHOLE_TABLE, "DELETE_PARTITION"})
 _KINDS = {
     "COMPACT": Kind.COMPACTION,
     "LOG_COMPACT": Kind.LOG_COMPACTION,
@@ -181,7 +182,7 @@ def of_stats(
     bases: set[Slot] = set()
     partitions: set[str] = set(replaced)
     files: dict[Slot, str] = {}
-    new: set[Slot] = set()
+    filled: set[Slot] = set()
     for stat in stats:
         partition = stat.partition_path or ""
         partitions.add(partition)
@@ -193,8 +194,8 @@ def of_stats(
             files[slot] = stat.path
         if stat.path and parse_base(*_split(stat.path), 0) is not None:
             bases.add(slot)
-            if stat.prev_commit in (None, NO_PREVIOUS_COMMIT):
-                new.add(slot)
+            if stat.num_inserts or stat.prev_commit in (None, NO_PREVIOUS_COMMIT):
+                filled.add(slot)
     retired = {Slot(p, slot_name(file_id)) for p, ids in replaced.items() for file_id in ids}
     is_whole = operation.upper() in _WHOLE_PARTITIONS
     return Footprint(
@@ -205,8 +206,14 @@ def of_stats(
         base_slots=frozenset(bases | retired),
         partitions=frozenset(partitions) if is_whole else frozenset(),
         files=files,
-        new_slots=frozenset(new),
+        filled_slots=frozenset(filled),
+        replaces_table=operation.upper() == _WHOLE_TABLE,
     )
+
+
+def is_clustering(instant: Instant, contents: TimelineContents) -> bool:
+    """Return whether a pending instant is a clustering, whatever the table version calls it."""
+    return _pending_kind(instant, contents) is Kind.CLUSTERING
 
 
 def is_silent(found: Footprint) -> bool:

@@ -23,6 +23,7 @@ from tidelake.txn.candidates import (
     Start,
     completed_candidates,
     footprint,
+    is_clustering,
     is_silent,
     pending_candidates,
 )
@@ -64,6 +65,8 @@ class Concurrency:
     shared_keys: SharedKeys = lambda _ours, _theirs: ()
     checks_new_keys: bool = False
     """Whether writes conflict that added the same keys to file groups of their own."""
+    keys_span_partitions: bool = False
+    """Whether a key of one partition must not be in another."""
     early_period_ms: int | None = None
     """How often to look, while tasks write, whether the write will have to give way; None: never"""
     early_commits: bool = False
@@ -141,6 +144,11 @@ class Reviewer:
         """Raise `WriteConflictError` when a write has completed to which ours will give way."""
         self._refuse(ours, self._completed(ours))
 
+    def refuse_clustered(self, ours: Footprint) -> None:
+        """Raise `WriteConflictError` when a pending clustering moves what the write changes."""
+        clusterings = (i for i in self.timeline.pending if is_clustering(i, self.contents))
+        self._refuse(ours, clusterings)
+
     def _refuse(self, ours: Footprint, others: Iterable[Instant]) -> None:
         for instant in others:
             theirs = footprint(instant, self.contents, self.concurrency.slot_name, self.history)
@@ -159,15 +167,20 @@ class Reviewer:
                 raise self._conflict(ours, instant, theirs, Rule.SAME_NEW_KEYS, keys)
 
     def _same_new_keys(self, ours: Footprint, theirs: Footprint) -> Sequence[str]:
-        """Return keys that both added; file groups cannot tell, since each made its own."""
+        """Return keys that both added; file groups cannot tell, since each chose its own."""
         if theirs.is_pending or theirs.kind is not Kind.INGESTION:
             return ()
-        both = {s.partition for s in ours.new_slots} & {s.partition for s in theirs.new_slots}
+        places = [{s.partition for s in f.filled_slots} for f in (ours, theirs)]
+        both = (
+            set.union(*places)
+            if self.concurrency.keys_span_partitions
+            else set.intersection(*places)
+        )
         mine, others = (
-            {f.files[s]: f.requested_time for s in sorted(f.new_slots) if s.partition in both}
+            {f.files[s]: f.requested_time for s in sorted(f.filled_slots) if s.partition in both}
             for f in (ours, theirs)
         )
-        return self.concurrency.shared_keys(mine, others) if both else ()
+        return self.concurrency.shared_keys(mine, others) if mine and others else ()
 
     def _changed_keys(self, ours: Footprint, theirs: Footprint) -> Sequence[str]:
         """Return keys that both changed in a file group of both."""
@@ -213,7 +226,7 @@ class Reviewer:
         rule: Rule,
         keys: Sequence[str] = (),
     ) -> WriteConflictError:
-        shared = ours.new_slots if rule is Rule.SAME_NEW_KEYS else overlap(ours, theirs)
+        shared = ours.filled_slots if rule is Rule.SAME_NEW_KEYS else overlap(ours, theirs)
         told = self._told_keys(ours, theirs) if rule is Rule.OVERLAP else ", ".join(keys)
         return WriteConflictError(
             ours=ours.requested_time,
@@ -234,7 +247,7 @@ class Reviewer:
             else ""
         )
         return {
-            "our interval": f"{ours.requested_time} to now, by {self.concurrency.writer}",
+            "our interval": f"{ours.requested_time} to now{_by(self.concurrency.writer)}",
             "their interval": f"{theirs.requested_time} to {done}{writer}",
             "they are": f"{theirs.kind} ({instant.action})",
             "compared by": f"{self.concurrency.strategy} strategy",
@@ -268,7 +281,10 @@ def lost(instant_time: str, how: str) -> InstantLostError:
 
 
 def _written_by(metadata: CommitMetadata) -> str:
-    writer = metadata.extra_metadata.get(WRITER)
+    return _by(metadata.extra_metadata.get(WRITER))
+
+
+def _by(writer: str | None) -> str:
     return f", by {writer}" if writer else ""
 
 

@@ -56,8 +56,10 @@ class Footprint:
     """Partitions that are replaced whole, whatever lies in them."""
     files: Mapping[Slot, str] = field(default_factory=dict, compare=False)
     """A data file of each of `slots` that the operation wrote, as far as it has."""
-    new_slots: frozenset[Slot] = frozenset()
-    """Those of `base_slots` that begin with this operation."""
+    filled_slots: frozenset[Slot] = frozenset()
+    """Those of `base_slots` to which the operation added keys."""
+    replaces_table: bool = False
+    """Whether everything is to go that was in the table, in partitions yet to come as well."""
 
     @property
     def is_pending(self) -> bool:
@@ -104,13 +106,21 @@ _REFUSING = frozenset(
 
 
 def overlap(ours: Footprint, theirs: Footprint) -> frozenset[Slot]:
-    """Return what both touch; a whole partition meets every slot in it, old or new."""
+    """Return what both touch; a whole partition meets every slot in it, old or new.
+
+    When ours replaces the table, it meets partitions that theirs has added, too. Not the other way
+    round: what we add to a partition that theirs did not know of simply comes after it.
+    """
+    whole = ours.partitions & theirs.partitions
+    if ours.replaces_table:
+        whole = theirs.partitions
     return frozenset(
         {
             *(ours.slots & theirs.slots),
-            *_within(theirs.slots, ours.partitions),
-            *_within(ours.slots, theirs.partitions),
-            *(Slot(partition, "*") for partition in ours.partitions & theirs.partitions),
+            *_covered(theirs.slots, ours),
+            *_covered(ours.slots, theirs),
+            *(theirs.slots if ours.replaces_table else ()),
+            *(Slot(partition, "*") for partition in whole),
         }
     )
 
@@ -144,7 +154,7 @@ def _judge_log_compaction(ours: Footprint, theirs: Footprint) -> Rule:
 def _judge_against_compaction(
     ours: Footprint, theirs: Footprint, shared: frozenset[Slot], table_version: int
 ) -> Rule:
-    rewritten = ours.base_slots & shared or _within(shared, ours.partitions)
+    rewritten = ours.base_slots & shared or _covered(shared, ours) or ours.replaces_table
     if rewritten and theirs.kind is Kind.COMPACTION:
         return Rule.TWO_BASES
     if theirs.requested_time < ours.requested_time:
@@ -152,5 +162,5 @@ def _judge_against_compaction(
     return Rule.OWN_LOGS if table_version >= _FIRST_OWN_LOGS else Rule.SHARED_LOGS
 
 
-def _within(slots: Iterable[Slot], partitions: frozenset[str]) -> frozenset[Slot]:
-    return frozenset(slot for slot in slots if slot.partition in partitions)
+def _covered(slots: Iterable[Slot], by: Footprint) -> frozenset[Slot]:
+    return frozenset(slot for slot in slots if slot.partition in by.partitions)

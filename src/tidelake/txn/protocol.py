@@ -37,7 +37,7 @@ heartbeat then appears with `requested`, is renewed while tasks write, and goes 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 
@@ -52,11 +52,12 @@ from tidelake.errors import (
     SameWriteError,
     StorageError,
     TidelakeError,
+    WriteConflictError,
 )
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.marker_name import heartbeat_path, marker_folder
-from tidelake.model import Action, Commit, Instant, State, Word
+from tidelake.model import Action, Commit, FileGroupId, Instant, State, Word
 from tidelake.timeline import (
     Publisher,
     Timeline,
@@ -69,6 +70,7 @@ from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
 from tidelake.txn.candidates import Start, of_stats
 from tidelake.txn.commits import WRITE_ID, commit_of, made_under, paths_of
 from tidelake.txn.concurrency import WRITER, Concurrency, Reviewer, SchemaResolver, lost
+from tidelake.txn.conflict import Footprint
 from tidelake.txn.early import Lookout
 from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
 from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable, changes_of
@@ -134,13 +136,15 @@ def begin(
 ) -> Transaction:
     """Roll back what failed before, and put a new write on the timeline.
 
-    `timeline` must be what the table has right now; where others write, it is loaded again.
+    `timeline` must be what the table has right now, without a commit under `write_id`; where others
+    write, it is loaded again.
     `roll_back` is the policy EAGER; without it failed writes stay where they are. Without `keeper`
     the table loses its metadata table. Plan the write with the transaction's `config` and
     `timeline`, and list files after this call only: both may have changed. A write that found its
     file groups earlier says in `seen` on which timeline.
     """
     concurrency = concurrency or Concurrency()
+    asked = timeline
     with concurrency.section():
         if concurrency.is_shared:
             timeline = load_timeline(env.storage, config)
@@ -156,6 +160,7 @@ def begin(
             keeper=keeper or NoMetadataTable(env),
             concurrency=concurrency,
             seen=seen,
+            asked=asked,
         )
 
 
@@ -172,6 +177,7 @@ def _begin(
     keeper: MetadataKeeper,
     concurrency: Concurrency,
     seen: Timeline | None,
+    asked: Timeline,
 ) -> Transaction:
     times = concurrency.times(env, config, timeline)
     config, timeline = tidied(
@@ -194,6 +200,7 @@ def _begin(
         keeper=keeper,
         concurrency=concurrency,
         seen=seen,
+        asked=asked,
     )
     if concurrency.is_shared:
         txn.heartbeat.beat()
@@ -218,6 +225,7 @@ class Transaction:
         keeper: MetadataKeeper,
         concurrency: Concurrency | None = None,
         seen: Timeline | None = None,
+        asked: Timeline | None = None,
         owner: str | None = None,
     ) -> None:
         self.config = config
@@ -237,6 +245,8 @@ class Transaction:
         self._publisher = Publisher(env.storage, config)
         self._concurrency = concurrency or Concurrency()
         self._seen = seen or timeline
+        # What it chose its files by may be newer than the answer that nobody had written it yet.
+        self._asked = asked or self._seen
         self.heartbeat = Heartbeat(
             env,
             requested_time,
@@ -260,6 +270,37 @@ class Transaction:
     def heartbeat_path(self) -> str:
         """Return the file that a task looks for once it has written a data file."""
         return heartbeat_path(self.instant_time)
+
+    def refuse_clustered(self, groups: Iterable[FileGroupId]) -> None:
+        """Raise `WriteConflictError` when a pending clustering moves the rows of file groups."""
+        self._reviewer(self.timeline).refuse_clustered(self._intent(groups))
+
+    def refuse_gone(self, groups: Sequence[FileGroupId]) -> None:
+        """Raise `WriteConflictError`, if there are any: these were found, and are not there now."""
+        if not groups:
+            return
+        intent = self._intent(groups)
+        self._reviewer(self.timeline).refuse_completed(intent)
+        known = {i.requested_time for i in self._seen.instants}
+        new = [i.requested_time for i in self.timeline.instants if i.requested_time not in known]
+        raise WriteConflictError(
+            ours=self.instant_time,
+            theirs=max(new, default=""),
+            overlap=frozenset(map(str, intent.slots)),
+            rule="somebody took the file group off the table",
+            next_step="run the write again: it starts from the table as it is now; "
+            "hoodie.write.num.retries.on.conflict.failures does so by itself",
+        )
+
+    def _intent(self, groups: Iterable[FileGroupId]) -> Footprint:
+        """Return the footprint of a write that will change file groups."""
+        return of_stats(
+            (WriteStat(file_id=g.file_id, path=None, partition_path=g.partition) for g in groups),
+            {},
+            operation="",
+            requested_time=self.instant_time,
+            slot_name=self._concurrency.slot_name,
+        )
 
     def start(self, profile: Mapping[str, Sequence[WriteStat]] | None = None) -> None:
         """Let tasks write; `profile` says by partition what they will, as far as that is known."""
@@ -479,8 +520,8 @@ class Transaction:
         """Raise `SameWriteError` when another process has committed this very write meanwhile."""
         if self._write_id is None:
             return
-        seen = {i.requested_time for i in self._seen.writes()}
-        new = [i for i in now.writes() if i.requested_time not in seen]
+        known = {i.requested_time for i in self._asked.writes()}
+        new = [i for i in now.writes() if i.requested_time not in known]
         same = made_under(self._write_id, new, contents)
         if same is not None:
             raise SameWriteError(

@@ -38,17 +38,21 @@ def retry_on_conflict(env: Env, retries: int, write: Callable[[], Commit]) -> Co
 
 
 def _retried(env: Env, retries: int, write: Callable[[], Commit]) -> Commit:
-    for attempt in range(1, retries + 1):
+    attempt = 1
+    while True:
         try:
             return _counted(write(), attempt)
         except SameWriteError:
             raise
         except WriteConflictError as conflict:
-            chance = int(env.ids.new()[:8], 16) / 0xFFFFFFFF
-            delay_ms = next_delay_ms(attempt, chance)
             _log.info("%s; attempt %d of %d failed", conflict.problem, attempt, retries + 1)
-            env.clock.sleep_ms(delay_ms)
-    return _counted(write(), retries + 1)
+            if attempt > retries:
+                if retries:
+                    conflict.tried(attempt)
+                raise
+            chance = int(env.ids.new()[:8], 16) / 0xFFFFFFFF
+            env.clock.sleep_ms(next_delay_ms(attempt, chance))
+        attempt += 1
 
 
 def _counted(commit: Commit, attempt: int) -> Commit:

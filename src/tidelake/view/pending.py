@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidelake.errors import MissingFileError
 from tidelake.model import Action, FileGroupId
 from tidelake.timeline import Timeline, TimelineContents
 
@@ -12,7 +13,10 @@ def clustered_groups(timeline: Timeline, contents: TimelineContents) -> frozense
     for instant in timeline.pending:
         if instant.planned_as not in (Action.REPLACECOMMIT, Action.CLUSTERING):
             continue
-        plan = contents.clustering_plan(instant)
+        try:
+            plan = contents.clustering_plan(instant)
+        except MissingFileError:
+            continue  # it was rolled back since the timeline was loaded
         if plan is None:
             continue
         for group in plan.input_groups:

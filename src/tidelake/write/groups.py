@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelake.config import TableConfig
-from tidelake.errors import UnsupportedTableError
 from tidelake.model import FileGroupId, FileSlice
 from tidelake.view import FileGroup, TableView
 
@@ -70,14 +69,3 @@ def _with_logs(group: FileGroup, latest: FileSlice, pending: frozenset[str]) -> 
         log_version=1 + max((log.version for log in logs), default=0),
         is_reserved=bool(pending),
     )
-
-
-def refuse_clustered(touched: Sequence[FileGroupId], clustered: frozenset[FileGroupId]) -> None:
-    """Raise `UnsupportedTableError` when a write would change rows that a clustering moves."""
-    both = sorted(set(touched) & clustered)
-    if both:
-        raise UnsupportedTableError(
-            f"a pending clustering rewrites file group {both[0].file_id} of "
-            f"{both[0].partition or 'the table'}, and changes made to it meanwhile would be lost",
-            next_step="let the clustering finish, or roll it back, and write again",
-        )
