@@ -199,7 +199,7 @@ class Writing:
         wanted = ("id", "p") if operation is WriteOperation.DELETE else tuple(fields)
         struct = _struct({name: fields[name] for name in wanted})
         self._choice = self.session.choose(operation, struct, None)
-        schema = pa.schema([(name, _ARROW[type(fields[name])]) for name in wanted])
+        schema = pa.schema([(name, _arrow(fields[name])) for name in wanted])
         table = pa.Table.from_pylist([dict(found) for found in rows], schema=schema)
         area = StagingArea.of_new_write(env)
         staged = stage(env, area, iter(table.to_batches()), self._choice)
@@ -244,6 +244,14 @@ def by_key(state: TableState, plan: ScanPlan) -> dict[str, dict[str, Any]]:
                 assert record["id"] not in found, f"{record['id']} is there twice"
                 found[record["id"]] = record
     return found
+
+
+def _arrow(kind: T.DataType) -> pa.DataType:
+    if isinstance(kind, T.StructType):
+        return pa.struct([(field.name, _arrow(field.dataType)) for field in kind.fields])
+    if isinstance(kind, T.ArrayType):
+        return pa.list_(_arrow(kind.elementType))
+    return _ARROW[type(kind)]
 
 
 def _struct(fields: Fields) -> T.StructType:

@@ -16,20 +16,23 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 from tests.scenarios.clustering import Clustering
 from tests.scenarios.lake import BUCKETS, COW, MOR, NBCC, OCC, UPSERT, Fields, Lake, row
 from tests.scenarios.rules import guards
-from tidelake.config import WriteOperation
-from tidelake.engine import write_session
+from tidelake.config import TimeBasis, WriteOperation
+from tidelake.engine import compaction, write_session
 from tidelake.env import Env
 from tidelake.errors import SchemaConflictError
 from tidelake.model import Action, Commit, TableType
+from tidelake.read.state import TableSchema, TableState
 from tidelake.testing import ManualClock
 from tidelake.timeline import table_schema
 from tidelake.txn.planned import find_plan, take_over
 from tidelake.txn.retry import retry_on_conflict
+from tidelake.view import AsOf
 from tidelake.write import schema_conflict
 from tidelake.write.schema_conflict import SchemasClashError
 
 B: Fields = {"b": T.StringType()}
 C: Fields = {"c": T.LongType()}
+DROPS = {"hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true"}
 MERGES = {"hoodie.write.concurrency.schema.conflict.resolution.strategy": "merge"}
 World = tuple[TableType, int, Mapping[str, str]]
 #: Every kind of table on which writers share a schema.
@@ -211,6 +214,24 @@ def assert_refused(lake: Lake, left: set[str]) -> None:
     assert [path for path in lake.root.glob("*o/*") if "metadata" not in path.name] == []
 
 
+@guards(anything_goes)
+@pytest.mark.parametrize("kind", [COW, MOR])
+@pytest.mark.parametrize("first", ["b", "c"])
+def test_F_09_merging_keeps_the_columns_of_both(
+    tmp_path: Path, kind: TableType, first: str
+) -> None:
+    """Case 8, merging by the table's word: both columns stay, the earlier commit's one first."""
+    lake = Lake(tmp_path, kind, 9, MERGES)
+    lake.options = {n: v for n, v in lake.options.items() if n not in MERGES}
+    ours, theirs = (C, B) if first == "b" else (B, C)
+    found = Two(lake=lake, ours=ours, theirs=theirs).play()
+    assert lake.columns() == ["id", "p", "ts", "v", first, "c" if first == "b" else "b"]
+    filled = {"ours": _filled(ours), "theirs": _filled(theirs), "start": {}}
+    for key, brought in filled.items():
+        assert {n: found[key][n] for n in "bc"} == {"b": None, "c": None, **brought}
+    assert lake.incremental("0").keys() == found.keys()
+
+
 def joins_all(patch: pytest.MonkeyPatch) -> None:
     """Types that no third holds without loss become text."""
     real = schema_conflict._JOINS
@@ -303,6 +324,52 @@ def extends_anything(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(schema_conflict, "extends", lambda _old, _new: True)
 
 
+def merges_all_changes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(schema_conflict, "_extends", lambda _old, _new: True)
+
+
+def altered(lake: Lake, change: str) -> None:
+    """Let somebody else change column a without a row."""
+    if change == "renamed":
+        rename(lake, "a", "z")
+    elif change == "dropped":
+        lake.write([row("theirs", 3, p="t")], DROPS)
+    else:
+        fields = json.loads(lake.state().schema().avro)["fields"]
+        moved = [*fields[:-2], fields[-1], fields[-2]]
+        commit_schema(lake, json.dumps({**json.loads(lake.state().schema().avro), "fields": moved}))
+
+
+@guards(merges_all_changes)
+@pytest.mark.parametrize("change", ["renamed", "dropped", "moved"])
+def test_F_12_merging_takes_additions_alone(tmp_path: Path, change: str) -> None:
+    """Merging, the other renames, drops or moves a column and we add one: a conflict."""
+    lake = Lake(tmp_path, COW, 9, MERGES)
+    own = {"a": T.StringType()}
+    lake.write([row("start", 1, p="s", a="1")], fields=own)
+    writing = lake.writing([row("ours", 2, p="o", a="2", c=7)], fields={**own, **C}).begun()
+    altered(lake, change)
+    columns = lake.columns()
+    with pytest.raises(SchemaConflictError, match="more than added columns"):
+        writing.commit()
+    assert lake.columns() == columns
+
+
+@guards(merges_all_changes)
+def test_F_12_our_drop_does_not_merge_with_an_addition(tmp_path: Path) -> None:
+    """Merging, we drop a column and the other adds one: a conflict, and the column stays."""
+    lake = Lake(tmp_path, COW, 9, MERGES)
+    lake.write([row("start", 1, p="s", a="1")], fields={"a": T.StringType()})
+    writing = lake.writing([row("ours", 2, p="o")], DROPS).begun()
+    lake.write([row("theirs", 3, p="t", b="text")], fields=B)
+    with pytest.raises(SchemaConflictError, match="this write's change is more"):
+        writing.commit()
+    assert lake.columns() == ["id", "p", "ts", "v", "a", "b"]
+    lake.write([row("ours", 2, p="o", b="text")], DROPS, fields=B)
+    assert lake.columns() == ["id", "p", "ts", "v", "b"]
+    assert lake.rows()["theirs"]["b"] == "text"
+
+
 @guards(extends_anything)
 def test_F_13_a_rename_behind_our_back(tmp_path: Path) -> None:
     """Case 6 with a rename: our rows are under the old name, so we are refused."""
@@ -316,9 +383,13 @@ def test_F_13_a_rename_behind_our_back(tmp_path: Path) -> None:
 
 def rename(lake: Lake, old: str, new: str) -> None:
     """Commit what Apache Hudi's ALTER TABLE does: a schema, and no rows."""
-    writing = lake.writing([])
     schema = lake.state().schema().avro.replace(f'"name":"{old}"', f'"name":"{new}"')
     assert new in schema
+    commit_schema(lake, schema)
+
+
+def commit_schema(lake: Lake, schema: str) -> None:
+    writing = lake.writing([])
     txn = writing.session.begin(UPSERT, None, looked_up=False)
     txn.start()
     txn.commit([], schema=schema)
@@ -353,6 +424,81 @@ def test_F_14_a_compaction_does_not_turn_the_schema_back(tmp_path: Path) -> None
     lake.compactor().both()
     assert lake.rows()["b"]["b"] == "text"
     assert lake.columns() == ["id", "p", "ts", "v", "b"]
+
+
+def compactions_go_by_the_first_schema(patch: pytest.MonkeyPatch) -> None:
+    def oldest(state: TableState, _: str) -> TableSchema:
+        time = state.timeline.writes()[0].completion_time or ""
+        return state.schema(AsOf(time=time, basis=TimeBasis.COMPLETION))
+
+    patch.setattr(compaction, "_schema", oldest)
+
+
+@guards(compactions_go_by_the_first_schema)
+def test_F_15_logs_of_every_schema_are_folded_together(tmp_path: Path) -> None:
+    """Columns come and grow between writes, compactions and cleans: each row keeps its values."""
+    lake = Lake(tmp_path, MOR, 9, BUCKETS)
+    wider = {"v": T.DoubleType()}
+    first = lake.write([row("a", 1), row("b", 1), row("c", 1)])
+    lake.write([row("b", 2, b="text")], fields=B)
+    owed: dict[str, tuple[Any, ...]] = {
+        "a": (1, None, None),
+        "b": (2, "text", None),
+        "c": (1, None, None),
+    }
+
+    def found() -> dict[str, tuple[Any, ...]]:
+        return {k: (r["v"], r.get("b"), r.get("c")) for k, r in lake.rows().items()}
+
+    assert found() == owed
+    lake.compactor().both()
+    assert found() == owed
+    lake.write([row("c", 3, 2.5, c=7)], fields={**wider, **C})  # type: ignore[arg-type]
+    lake.write([row("a", 4)])
+    owed |= {"a": (4, None, None), "c": (2.5, None, 7)}
+    assert found() == owed
+    lake.compactor().both()
+    lake.caretaker({"hoodie.clean.commits.retained": "1"}).clean()
+    assert found() == owed
+    assert types_of(lake)["v"] == "double"
+    assert lake.incremental(first.completion_time or "").keys() == {"a", "b", "c"}
+
+
+NESTED = T.StructType([T.StructField("x", T.IntegerType())])
+WITH_Y = T.StructType([*NESTED.fields, T.StructField("y", T.StringType())])
+WITH_Z = T.StructType([T.StructField("x", T.LongType()), T.StructField("z", T.LongType())])
+
+
+def nested(lake: Lake, wrap: Any) -> dict[str, dict[str, Any]]:
+    """Let two writers change a struct, each its own way."""
+
+    def value(**fields: Any) -> Any:
+        return [fields] if wrap is T.ArrayType else fields
+
+    def fields(kind: T.StructType) -> Fields:
+        return {"n": wrap(kind) if wrap is T.ArrayType else kind}
+
+    lake.write([row("start", 1, p="s", n=value(x=1))], fields=fields(NESTED))
+    ours = row("ours", 2, p="o", n=value(x=1 << 40, z=2))
+    writing = lake.writing([ours], fields=fields(WITH_Z)).begun()
+    lake.write([row("theirs", 3, p="t", n=value(x=3, y="text"))], fields=fields(WITH_Y))
+    writing.commit()
+    return {k: r["n"][0] if wrap is T.ArrayType else r["n"] for k, r in lake.rows().items()}
+
+
+@guards(anything_goes)
+@pytest.mark.parametrize("wrap", [None, T.ArrayType], ids=["struct", "array"])
+def test_F_18_changes_inside_a_column_count(tmp_path: Path, wrap: Any) -> None:
+    """Two writers add fields to one struct, alone or in an array: a conflict, or merged both."""
+    refusing = Lake(tmp_path / "refusing", COW)
+    with pytest.raises(SchemaConflictError):
+        nested(refusing, wrap)
+    assert set(refusing.rows()) == {"start", "theirs"}
+    assert nested(Lake(tmp_path / "merging", MOR, 9, MERGES), wrap) == {
+        "start": {"x": 1, "y": None, "z": None},
+        "theirs": {"x": 3, "y": "text", "z": None},
+        "ours": {"x": 1 << 40, "y": None, "z": 2},
+    }
 
 
 def newest_by_request(patch: pytest.MonkeyPatch) -> None:

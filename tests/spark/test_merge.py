@@ -248,6 +248,20 @@ def test_source_columns_may_become_columns_of_the_table(
     assert found["n"] == ("rom", 6, 2, None, 1.5)
 
 
+def test_fields_of_structs_go_by_their_names(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "id string, s struct<a:int,b:string>, l array<struct<a:int,b:string>>"
+    table = Table.create(spark, str(tmp_path / "t"), schema, key="id")
+    table.upsert(frame(spark, [("x", (1, "b"), [(1, "b")]), ("y", (1, "b"), None)], schema))
+    other = "id string, s struct<b:string,a:int>, l array<struct<b:string>>"
+    news = frame(spark, [("x", ("c", 2), [("c",)])], other)
+    table.merge(news).when_matched_update_all().execute()
+    table.update_where("id = 'y'", {"s": "named_struct('b', 'd', 'a', 3)"})
+    assert rows(table) == [("x", (2, "c"), [(None, "c")]), ("y", (3, "d"), None)]
+    lossy = frame(spark, [("x", ("many", "c"))], "id string, s struct<a:string,b:string>")
+    with pytest.raises(SchemaError, match="column s does not hold"):
+        table.merge(lossy).when_matched_update({"s": "source.s"}).execute()
+
+
 def test_changed_columns_alone_are_logged(spark: SparkSession, tmp_path: Path) -> None:
     meta = ["_hoodie_commit_time", "_hoodie_record_key"]
     for kind, partial, options in (

@@ -40,7 +40,7 @@ CONCURRENCY_MODE = _key(
 REQUIRED_MODE = _key(
     "hoodie.write.concurrency.mode.required",
     Kind.WORD,
-    "The mode that every writer of the table must have; set it as a table property.",
+    "The mode that every writer of the table must have; it is given when the table is created.",
     choices=tuple(mode.value for mode in ConcurrencyMode),
     ours=True,
 )
@@ -244,7 +244,8 @@ SCHEMA_STRATEGY = _key(
     "hoodie.write.concurrency.schema.conflict.resolution.strategy",
     Kind.WORD,
     "What happens when two writes changed the schema: `reject` the later one, or `merge` changes "
-    "that do not contradict each other.",
+    "that do not contradict each other. Given when a table is created, it holds for every write "
+    "that does not say otherwise.",
     default="reject",
     choices=("reject", "merge"),
     ours=True,

@@ -104,7 +104,8 @@ class ConcurrencyOptions:
     early_period_ms: int | None = None
     early_commits: bool = False
     checks_schema: bool = True
-    merges_schema: bool = False
+    merges_schema: bool | None = None
+    """None where the table decides."""
 
     @property
     def expires_after_ms(self) -> int:
@@ -144,8 +145,14 @@ class ConcurrencyOptions:
             early_period_ms=_early(given),
             early_commits=keys.EARLY_COMMITS.flag(given),
             checks_schema=keys.SCHEMA_CHECK.flag(given),
-            merges_schema=_one_of(keys.SCHEMA_STRATEGY, given) == "merge",
+            merges_schema=merges_schema(given) if keys.SCHEMA_STRATEGY.given(given) else None,
         )
+
+
+def merges_schema(settings: Mapping[str, str]) -> bool:
+    """Return whether changes of the schema by two writers are put together, by options or table."""
+    key = keys.SCHEMA_STRATEGY
+    return _one_of(key, {key.name: _word(key.text(settings) or "")}) == "merge"
 
 
 def _word(value: str) -> str:

@@ -235,6 +235,13 @@ SET_NULL_FOR_MISSING = _write(
     "Whether columns that the write lacks become null even when the schema is not reconciled.",
     default="false",
 )
+DROP_MISSING_COLUMNS = _write(
+    "hoodie.datasource.write.schema.allow.auto.evolution.column.drop",
+    Kind.BOOLEAN,
+    "Whether columns that the write lacks leave the table instead of becoming null. Those of the "
+    "key, the partition path and the ordering stay; so do fields of structs.",
+    default="false",
+)
 PARTIAL_UPDATE_SCHEMA = _write(
     "hoodie.write.partial.update.schema",
     Kind.TEXT,

@@ -52,6 +52,7 @@ class WriteOptions:
     keep_duplicates: bool = True
     null_partition: NullPartitionPolicy = NullPartitionPolicy.FAIL
     fill_missing_columns: bool = True
+    drop_missing_columns: bool = False
     partial_columns: tuple[str, ...] | None = None
     """Columns that an upsert changes; none stand for those that its rows have."""
     logs_changed_columns: bool = True
@@ -106,6 +107,7 @@ class WriteOptions:
             or NullPartitionPolicy.FAIL,
             fill_missing_columns=write_keys.RECONCILE_SCHEMA.flag(settings)
             or write_keys.SET_NULL_FOR_MISSING.flag(settings),
+            drop_missing_columns=write_keys.DROP_MISSING_COLUMNS.flag(settings),
             partial_columns=_partial_columns(settings),
             logs_changed_columns=write_keys.MERGE_PARTIAL_UPDATES.flag(settings),
             consistent_timestamps=write_keys.CONSISTENT_TIMESTAMPS.flag(settings),

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
+from tidelake.engine.fitting import Typed
 from tidelake.engine.incoming_rows import (
     CHECK,
     GROUP,
@@ -197,7 +198,7 @@ class MergeRows:
 
     def _typed(
         self, picked: DataFrame, target: DataFrame, source: DataFrame
-    ) -> list[dict[str, _Typed]]:
+    ) -> list[dict[str, Typed]]:
         """Return the value of each column in each clause, with its type."""
         found: list[dict[str, Column]] = []
         for plan in self.plan.clauses:
@@ -206,12 +207,12 @@ class MergeRows:
         flat = [column for values in found for column in values.values()]
         kinds = iter(picked.select(*(c.alias(str(at)) for at, c in enumerate(flat))).schema.fields)
         return [
-            {name: _Typed(column, next(kinds).dataType) for name, column in values.items()}
+            {name: Typed(column, next(kinds).dataType) for name, column in values.items()}
             for values in found
         ]
 
     def _by_clause(
-        self, name: str, kind: T.DataType, values: Sequence[Mapping[str, _Typed]]
+        self, name: str, kind: T.DataType, values: Sequence[Mapping[str, Typed]]
     ) -> Column:
         made = F.when(F.lit(False), F.lit(None).cast(kind))
         for at, own in enumerate(values):
@@ -219,7 +220,7 @@ class MergeRows:
                 made = made.when(F.col(_CLAUSE) == at, own[name].fitted(kind))
         return made
 
-    def _doubtful(self, values: Sequence[Mapping[str, _Typed]]) -> list[T.StructField]:
+    def _doubtful(self, values: Sequence[Mapping[str, Typed]]) -> list[T.StructField]:
         """Return the columns that get values of a type which theirs may not hold."""
         return [
             f
@@ -227,9 +228,7 @@ class MergeRows:
             if any(f.name in own and not own[f.name].surely_fits(f.dataType) for own in values)
         ]
 
-    def _misfit(
-        self, name: str, kind: T.DataType, values: Sequence[Mapping[str, _Typed]]
-    ) -> Column:
+    def _misfit(self, name: str, kind: T.DataType, values: Sequence[Mapping[str, Typed]]) -> Column:
         made = F.when(F.lit(False), F.lit(False))
         for at, own in enumerate(values):
             if name in own and not own[name].surely_fits(kind):
@@ -349,40 +348,6 @@ class MergeRows:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Typed:
-    """An expression and its type."""
-
-    column: Column
-    kind: T.DataType
-
-    def fitted(self, wanted: T.DataType) -> Column:
-        """Return the value as a column of another type holds it; null when it does not."""
-        if self.kind == wanted:
-            return self.column
-        if hasattr(self.column, "try_cast") and not self.surely_fits(wanted):
-            found: Column = self.column.try_cast(wanted)
-            return found
-        return self.column.cast(wanted)
-
-    def surely_fits(self, wanted: T.DataType) -> bool:
-        """Return whether every value of the type has a place in the other."""
-        if self.kind == wanted or isinstance(self.kind, T.NullType):
-            return True
-        if isinstance(wanted, T.StringType):
-            return True
-        own, other = _WIDTH.get(type(self.kind)), _WIDTH.get(type(wanted))
-        return own is not None and other is not None and own <= other
-
-    def is_lost(self, wanted: T.DataType) -> Column:
-        """Return whether the value does not survive."""
-        found = self.fitted(wanted)
-        lost = found.isNull()
-        if isinstance(self.kind, T.IntegralType) and isinstance(wanted, T.IntegralType):
-            lost |= found.cast(self.kind) != self.column
-        return self.column.isNotNull() & lost
-
-
 def _value(value: Value, target: DataFrame, source: DataFrame) -> Column | None:
     if isinstance(value, FromSource):
         return source[f"`{value.name}`"]
@@ -474,14 +439,3 @@ def _refuse_matched_twice(found: Sequence[Row]) -> None:
             "of them counts is not said",
             next_step="leave one source row for each, such as the newest; nothing was written",
         )
-
-
-#: How much a number holds; what holds less fits into what holds more.
-_WIDTH: Mapping[type[T.DataType], int] = {
-    T.ByteType: 1,
-    T.ShortType: 2,
-    T.IntegerType: 3,
-    T.LongType: 4,
-    T.FloatType: 5,
-    T.DoubleType: 6,
-}

@@ -24,6 +24,7 @@ from tidelake.config import (
     WriteOptions,
     concurrency_keys,
 )
+from tidelake.config.concurrency_options import merges_schema
 from tidelake.engine.avro_types import avro_schema
 from tidelake.engine.replaced_keys import ReplacedKeys
 from tidelake.engine.staging import delete_leftovers
@@ -72,7 +73,7 @@ from tidelake.write.operation import (
 from tidelake.write.partial import brought_columns, refuse_partial, refuse_torn_groups
 from tidelake.write.plan import NewGroups, Workload, WritePlan, plan_new_files, plan_write
 from tidelake.write.ring import Rings, confirm_ring, load_rings, put_ring, renewed, ring_files
-from tidelake.write.schema import WriteSchema, evolve, without_meta_columns
+from tidelake.write.schema import WriteSchema, evolve, fixed_columns, without_meta_columns
 from tidelake.write.schema_conflict import SchemasClashError, refuse_hidden, resolve
 from tidelake.write.sharing import refuse_blocking, refuse_unshareable, slot_name
 from tidelake.write.sizing import record_size
@@ -234,6 +235,10 @@ class WriteSession:
             fill_missing=self.options.fill_missing_columns
             or self.options.partial_columns is not None
             or self.merge.fill is Fill.IGNORE_DEFAULTS,
+            drop_missing=self.options.drop_missing_columns
+            and self.options.partial_columns is None
+            and not self.config.column_groups,
+            fixed=fixed_columns(self.config),
         )
         if operation is WriteOperation.UPSERT:
             for field in self.merge.ordering_fields:
@@ -636,11 +641,13 @@ class WriteSession:
         A writer that never gives way writes whole rows under keys that others changed, too: columns
         that it does not know would become null, unless what is absent keeps its value.
         """
-        options = self.options.concurrency
-        if options.mode is not ConcurrencyMode.NON_BLOCKING:
-            return options.merges_schema
+        merges = self.options.concurrency.merges_schema
+        if merges is None:
+            merges = merges_schema(self.config.properties)
+        if self.options.concurrency.mode is not ConcurrencyMode.NON_BLOCKING:
+            return merges
         keeps_absent = self.options.partial_columns is not None or self.merge.fill is not Fill.NONE
-        return options.merges_schema and keeps_absent
+        return merges and keeps_absent
 
     def _is_hidden_behind(self, txn: Transaction, newest: str) -> bool:
         """Return whether readers take the table's schema from another commit than this one."""

@@ -27,6 +27,7 @@ from tidelake.config import (
     write_keys,
 )
 from tidelake.engine.compaction import inline_compaction
+from tidelake.engine.fitting import by_name
 from tidelake.engine.incoming_rows import (
     GROUP,
     ODD,
@@ -170,7 +171,10 @@ class Writer:
                     next_step="delete the rows and insert them anew",
                 )
         kinds = {f.name: f.dataType for f in frame.schema.fields}
-        made = frame.withColumns({n: v.cast(kinds[n]) for n, v in values.items()})
+        given = frame.select(*(value.alias(name) for name, value in values.items())).schema
+        made = frame.withColumns(
+            {n: by_name(v, given[n].dataType, kinds[n]).cast(kinds[n]) for n, v in values.items()}
+        )
         brought = self._brought(columns, list(values))
         return self._change_read(WriteOperation.UPSERT, made, write_id, brought)
 

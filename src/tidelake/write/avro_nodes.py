@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+#: What people call a type, where Avro has another name for it.
+_CALLED = {
+    "record": "a struct",
+    "array": "an array",
+    "map": "a map",
+    "long": "bigint",
+    "bytes": "binary",
+    "timestamp-micros": "timestamp",
+    "timestamp-millis": "timestamp",
+    "local-timestamp-micros": "timestamp_ntz",
+    "local-timestamp-millis": "timestamp_ntz",
+}
+
 #: What each type may become without losing a row's meaning, as Hudi widens.
 WIDER = {
     "int": ("long", "float", "double", "string"),
@@ -47,3 +60,12 @@ def digits(node: Mapping[str, Any]) -> tuple[int, int]:
     """Return how many digits a decimal has before and behind the point."""
     scale = int(node.get("scale", 0))
     return int(node["precision"]) - scale, scale
+
+
+def shown(node: Any) -> str:
+    """Return the type as people write it in Spark."""
+    inner = core(node)
+    name = kind(inner)
+    if name == "decimal":
+        return f"decimal({inner['precision']},{inner.get('scale', 0)})"
+    return _CALLED.get(name, name)

@@ -15,6 +15,7 @@ from tidelake.config import (
     IndexType,
     KeyGeneratorType,
     WriteOptions,
+    concurrency_keys,
     keys,
     write_keys,
 )
@@ -245,6 +246,10 @@ def _properties(options: WriteOptions, partition_fields: Sequence[str]) -> dict[
     if options.index_type is IndexType.BUCKET and options.bucket_engine is BucketEngine.SIMPLE:
         default = write_keys.BUCKET_COUNT.default
         found[BUCKET_COUNT_PROPERTY] = str(options.bucket_count or default)
+    for key in (concurrency_keys.REQUIRED_MODE, concurrency_keys.SCHEMA_STRATEGY):
+        given = key.given(options.settings)
+        if given is not None:
+            found[key.name] = given[1]
     if any(":" in field for field in partition_fields):
         found[PARTITION_TYPES_PROPERTY] = ",".join(partition_fields)
     return found

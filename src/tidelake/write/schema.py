@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidelake.config import TableConfig
 from tidelake.errors import SchemaError, reading
 from tidelake.records import META_COLUMNS
 from tidelake.records.schema import parse_avro
-from tidelake.write.avro_nodes import WIDER, core, digits, is_nullable, kind
+from tidelake.write.avro_nodes import WIDER, core, digits, is_nullable, kind, shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +27,21 @@ class WriteSchema:
     is_evolved: bool = False
 
 
-def evolve(table: str | None, incoming: str, *, fill_missing: bool = True) -> WriteSchema:
+def evolve(
+    table: str | None,
+    incoming: str,
+    *,
+    fill_missing: bool = True,
+    drop_missing: bool = False,
+    fixed: Mapping[str, str] | None = None,
+) -> WriteSchema:
     """Return what the table's schema becomes when rows of schema `incoming` are written.
 
     New columns are added at the end and may be null; types become the wider of the two. With
-    `fill_missing`, columns that the rows lack are left null. Raises `SchemaError` for anything
-    else that does not fit. `table` is None for a table that has no schema yet.
+    `fill_missing`, columns that the rows lack are left null; with `drop_missing` they leave the
+    table. `fixed` are paths of columns that stay as they are, with what each of them is for. Raises
+    `SchemaError` for anything else that does not fit. `table` is None for a table that has no
+    schema yet.
     """
     new = parse_avro(incoming)
     _refuse_clashes([f["name"] for f in new["fields"]])
@@ -49,7 +59,9 @@ def evolve(table: str | None, incoming: str, *, fill_missing: bool = True) -> Wr
         if name in META_COLUMNS:
             continue
         if name not in given:
-            _refuse_missing(field, fill_missing=fill_missing)
+            if drop_missing and name not in {path.partition(".")[0] for path in fixed or ()}:
+                continue
+            _refuse_missing(field, fill_missing=fill_missing or drop_missing)
             fields.append(field)
             continue
         merged = _merged(field["type"], given[name]["type"], name)
@@ -60,12 +72,24 @@ def evolve(table: str | None, incoming: str, *, fill_missing: bool = True) -> Wr
         fields.append(field if merged == field["type"] else {**field, "type": merged})
     added = [f for name, f in given.items() if name not in known]
     fields += [_nullable_field(f) for f in added]
+    for path, purpose in (fixed or {}).items():
+        _refuse_other_type(path, purpose, old["fields"], fields)
     if fields == [f for f in old["fields"] if f["name"] not in META_COLUMNS]:
         if len(fields) < len(old["fields"]):
             table = without_meta_columns(table)
         return WriteSchema(avro=table, required=tuple(required))
     made = json.dumps({**old, "fields": fields}, separators=(",", ":"))
     return WriteSchema(avro=made, required=tuple(required), is_evolved=True)
+
+
+def fixed_columns(config: TableConfig) -> dict[str, str]:
+    """Return the columns that neither change their types nor leave, with what each is for."""
+    orderings = (*config.ordering_fields, *(group.ordering for group in config.column_groups))
+    return {
+        **dict.fromkeys(orderings, "an ordering column"),
+        **dict.fromkeys(config.partition_fields, "a partition column"),
+        **dict.fromkeys(config.record_key_fields, "a key column"),
+    }
 
 
 def without_meta_columns(avro: str) -> str:
@@ -129,6 +153,28 @@ def _refuse_missing(field: Mapping[str, Any], *, fill_missing: bool) -> None:
         )
 
 
+def _refuse_other_type(
+    path: str, purpose: str, old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
+) -> None:
+    before, after = _at(path, old), _at(path, new)
+    if before is None or after is None or shown(before) == shown(after):
+        return
+    raise SchemaError(
+        f"column {path} is {shown(before)} in the table and {shown(after)} in the rows, and the "
+        f"type of {purpose} cannot change",
+        next_step=f"cast the column {path} to {shown(before)}",
+    )
+
+
+def _at(path: str, fields: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the type at a dotted path; None when it leads nowhere."""
+    name, _, rest = path.partition(".")
+    found = next((core(f["type"]) for f in fields if f["name"] == name), None)
+    if not rest or found is None:
+        return found
+    return _at(rest, found["fields"]) if kind(found) == "record" else None
+
+
 def _merged(old: Any, new: Any, path: str) -> Any:
     """Return the type that holds the values of both; `old` itself when it does."""
     made = _merged_core(core(old), core(new), path)
@@ -158,14 +204,14 @@ def _widened(old: Any, new: Any, path: str) -> Any:
     before, after = kind(old), kind(new)
     if before in WIDER.get(after, ()):
         return old
-    if after in WIDER.get(before, ()) and after != "bytes":
+    if after in WIDER.get(before, ()):
         return new
     if before == "enum" and after == "string":
         return old
     raise SchemaError(
-        f"column {path} is {_shown(old)} in the table and {_shown(new)} in the rows, and neither "
+        f"column {path} is {shown(old)} in the table and {shown(new)} in the rows, and neither "
         "holds the values of the other",
-        next_step=f"cast the column {path} to {_shown(old)}",
+        next_step=f"cast the column {path} to {shown(old)}",
     )
 
 
@@ -173,9 +219,12 @@ def _merged_decimal(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -
     (whole, scale), (new_whole, new_scale) = digits(old), digits(new)
     if new_whole <= whole and new_scale <= scale:
         return old
+    if new_whole >= whole and new_scale == scale:
+        return new
     raise SchemaError(
-        f"column {path} is {_shown(old)} in the table, which does not hold {_shown(new)}",
-        next_step=f"cast the column {path} to {_shown(old)}; Hudi cannot widen decimals",
+        f"column {path} is {shown(old)} in the table and {shown(new)} in the rows, and neither "
+        "holds the values of the other; a decimal may become wider, but keeps its scale",
+        next_step=f"cast the column {path} to {shown(old)}",
     )
 
 
@@ -212,10 +261,3 @@ def _with_null(like: Any, core: Any) -> Any:
     if not is_nullable(like):
         return core
     return ["null", core] if like[0] == "null" else [core, "null"]
-
-
-def _shown(node: Any) -> str:
-    name = kind(node)
-    if name == "decimal":
-        return f"decimal({node['precision']},{node.get('scale', 0)})"
-    return {"record": "a struct", "long": "bigint", "bytes": "binary"}.get(name, name)

@@ -70,7 +70,9 @@ WIDENED = [
     ("long", "string", "string"),
     ("string", "int", "string"),
     ("bytes", "string", "bytes"),
+    ("string", "bytes", "bytes"),
     (decimal(10, 2), decimal(8, 1), decimal(10, 2)),
+    (decimal(10, 2), decimal(12, 2), decimal(12, 2)),
 ]  # fmt: skip
 
 
@@ -80,13 +82,12 @@ def test_the_wider_type_holds_both(table: Any, rows: Any, result: Any) -> None:
 
 
 REFUSED = [
-    ("string", "bytes"),
     ("boolean", "int"),
     (DATE, "int"),
     ("int", DATE),
     (MICROS, LOCAL),
     (decimal(10, 2), decimal(10, 4)),
-    (decimal(10, 2), decimal(12, 2)),
+    (decimal(12, 2), decimal(12, 4)),
     ("double", decimal(10, 2)),
     ("int", {"type": "array", "items": "int"}),
 ]
@@ -123,6 +124,31 @@ def test_missing_columns_become_null_unless_the_table_requires_them() -> None:
     strict = schema(("id", "string"), ("v", "int"), nullable=False)
     with pytest.raises(SchemaError, match="requires a value"):
         evolve(strict, schema(("id", "string")))
+
+
+def test_missing_columns_leave_when_they_may() -> None:
+    table = schema(("id", "string"), ("ts", "long"), ("v", "int"))
+    found = evolve(
+        table, schema(("id", "string")), drop_missing=True, fixed={"ts": "an ordering column"}
+    )
+    assert list(types(found.avro)) == ["id", "ts"]
+    assert found.is_evolved
+
+
+def test_what_rows_are_found_and_ordered_by_keeps_its_type() -> None:
+    inner = {
+        "type": "record",
+        "name": "s",
+        "fields": [{"name": "ts", "type": ["null", "int"], "default": None}],
+    }
+    wider = {**inner, "fields": [{"name": "ts", "type": ["null", "long"], "default": None}]}
+    for old, new, path in (
+        (("c", "int"), ("c", "long"), "c"),
+        (("s", inner), ("s", wider), "s.ts"),
+    ):
+        with pytest.raises(SchemaError, match=rf"column {path} is int .* bigint .* a key column"):
+            evolve(schema(old), schema(new), fixed={path: "a key column"})
+        assert evolve(schema(new), schema(old), fixed={path: "a key column"}).avro == schema(new)
 
 
 def test_nulls_are_counted_where_only_the_rows_allow_them() -> None:
