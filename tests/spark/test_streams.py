@@ -106,11 +106,30 @@ def test_two_streams_may_begin_a_table_at_once(
 
 
 @pytest.mark.slow
-def test_a_stream_without_a_name_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_outside_of_a_query_the_number_of_a_batch_tells(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     write = tidelake.sink(str(tmp_path / "t"), OPTIONS)
-    with pytest.raises(tidelake.ConfigError, match="no name"):
-        write(rows(spark, ("a", 1, 1)), 0)
-    assert not (tmp_path / "t").exists()
+    write(rows(spark, ("a", 1, 1)), 0)
+    write(rows(spark, ("b", 1, 1)), 0)
+    assert found(Table.open(spark, str(tmp_path / "t"))) == {"a": (1, 1)}
+
+
+@pytest.mark.slow
+def test_a_name_belongs_to_one_checkpoint(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "t")
+    query = "first"
+    monkeypatch.setattr("tidelake.spark.sink._query_id", lambda *_, **__: query)
+    write = tidelake.sink(path, {**OPTIONS, NAME: "clicks"})
+    write(rows(spark, ("a", 1, 1)), 0)
+    write(rows(spark, ("a", 1, 2)), 0)
+    query = "second"
+    with pytest.raises(tidelake.ConfigError, match="1 batches with another checkpoint"):
+        write(rows(spark, ("b", 1, 1)), 0)
+    tidelake.sink(path, OPTIONS)(rows(spark, ("c", 1, 1)), 0)
+    assert found(Table.open(spark, path)) == {"a": (1, 1), "c": (1, 1)}
 
 
 @pytest.mark.slow

@@ -482,7 +482,8 @@ STREAM_IDENTIFIER = _write(
     "hoodie.datasource.write.streaming.checkpoint.identifier",
     Kind.TEXT,
     "Name of the stream whose batches `tidelake.sink` writes, unique among the streams into a "
-    "table; the id of the streaming query unless given.",
+    "table; the id of the streaming query unless given, and `default_single_writer` outside of "
+    "one.",
 )
 STAGING_EXPIRY = _write(
     "hoodie.write.staging.expiry.minutes",

@@ -10,6 +10,11 @@ from tidelake.model import Instant
 from tidelake.read.incremental import window
 from tidelake.read.state import TableState
 
+START_ANEW = (
+    "start the stream anew, with another checkpoint; keep more commits on the timeline than the "
+    "stream may fall behind (hoodie.keep.min.commits, hoodie.clean.commits.retained)"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -27,6 +32,9 @@ def latest_time(state: TableState) -> str | None:
 def next_end(state: TableState, start: str | None, limits: Limits) -> str | None:
     """Return where the window from `start` is to end; None when nothing has happened since then.
 
+    It reaches up to the first commit as of which cleans have left the table readable, however much
+    that is.
+
     Raises `IncrementalRangeError` when commits after `start` have left the active timeline: which
     files they wrote, and whether these are still there, is not certain any more.
     """
@@ -34,9 +42,7 @@ def next_end(state: TableState, start: str | None, limits: Limits) -> str | None
     if start is not None and seen.archived:
         raise IncrementalRangeError(
             f"{len(seen.archived)} commits after {start} were archived before they were read",
-            next_step="start the stream anew, with another checkpoint; keep more commits on the "
-            "timeline than the stream may fall behind (hoodie.keep.min.commits, "
-            "hoodie.clean.commits.retained)",
+            next_step=START_ANEW,
         )
     files = size_bytes = 0
     end = None
@@ -45,7 +51,7 @@ def next_end(state: TableState, start: str | None, limits: Limits) -> str | None
         files += len(stats)
         size_bytes += sum(stat.file_size_in_bytes or 0 for stat in stats)
         is_full = _exceeds(files, limits.files) or _exceeds(size_bytes, limits.size_bytes)
-        if end is not None and is_full:
+        if end is not None and is_full and end >= (state.earliest_retained or ""):
             break
         end = time
     return end

@@ -26,11 +26,11 @@ from typing_extensions import override
 
 from tidelake.config import HollowCommitPolicy, keys
 from tidelake.engine import pack
-from tidelake.errors import ConfigError
+from tidelake.errors import ConfigError, IncrementalRangeError
 from tidelake.files import read_slice
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
-from tidelake.read.progress import Limits, latest_time, next_end
+from tidelake.read.progress import START_ANEW, Limits, latest_time, next_end
 from tidelake.read.query import is_changes_query
 from tidelake.read.scan import Selection
 from tidelake.read.state import TableState
@@ -104,6 +104,12 @@ class TidelakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @override
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the shares of one window."""
+        try:
+            return self._shares(start, end)
+        except IncrementalRangeError as cause:
+            raise IncrementalRangeError(cause.problem, next_step=START_ANEW) from cause
+
+    def _shares(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         state = self._state()
         began, until = start[_TIME] or None, end[_TIME] or None
         shares: list[Share] = []

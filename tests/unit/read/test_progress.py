@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.golden.harness import load, unpack
+from tests.scenarios.lake import COW, Lake, by_key, row
 from tidelake.errors import IncrementalRangeError
+from tidelake.read.incremental import plan_incremental
 from tidelake.read.progress import Limits, latest_time, next_end
 from tidelake.read.state import TableState
 from tidelake.table import open_state
@@ -47,6 +49,18 @@ def test_commits_that_were_archived_unread_are_reported(tmp_path: Path) -> None:
     table = state("v9_cow_archived_lsm", tmp_path)
     with pytest.raises(IncrementalRangeError, match="archived before they were read"):
         next_end(table, "20000101000000000", Limits())
+
+
+def test_a_window_ends_where_cleans_left_something_to_read(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, COW)
+    for number in range(5):
+        lake.write([row("a", number)])
+    lake.caretaker({"hoodie.clean.commits.retained": "1"}).clean()
+    table = lake.state()
+    for start in (None, completions(table)[0]):
+        end = next_end(table, start, Limits(files=1))
+        found = by_key(table, plan_incremental(table, start=start, end=end))
+        assert found["a"]["v"] == 4
 
 
 def test_version_6_goes_by_requested_times(tmp_path: Path) -> None:
