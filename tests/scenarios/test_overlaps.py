@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import types as T  # noqa: N812 - the customary name
 from typing_extensions import override
 
 from tests.scenarios.clustering import Clustering
-from tests.scenarios.lake import BUCKETS, COW, MOR, UPSERT, Lake, Writing, row
+from tests.scenarios.lake import BASE, BUCKETS, COW, MOR, UPSERT, Lake, Writing, row
 from tests.scenarios.rules import guards
 from tests.scenarios.test_optimistic import plan_of
 from tests.sim.planted import no_lock
@@ -23,6 +25,7 @@ from tidelake.errors import SameWriteError, WriteConflictError
 from tidelake.model import Action, Commit, Instant, TableType
 from tidelake.services import archive_plan, compaction
 from tidelake.services.archive import archive
+from tidelake.spark import datasource_writer
 from tidelake.testing import FaultyStorage, ManualClock
 from tidelake.timeline import Timeline
 from tidelake.txn import candidates, concurrency, conflict, protocol, retry
@@ -205,6 +208,7 @@ def test_B_18_two_inserts_of_one_key(tmp_path: Path, theirs: dict[str, str]) -> 
     with pytest.raises(WriteConflictError, match="added the same keys") as refused:
         first.commit()
     assert "\nkeys of both           k\n" in refused.value.explain()
+    assert "\nthey are               ingestion UPSERT (commit)\n" in refused.value.explain()
     lake.write([row("k", 3)])
     assert lake.values()["k"] == 3
 
@@ -497,3 +501,49 @@ def test_a_clustering_that_vanishes_while_a_compaction_is_planned(tmp_path: Path
     assert lake.compactor().schedule() is not None
     assert gone == []
     assert [i.action for i in lake.state().timeline.pending] == [Action.COMPACTION]
+
+
+def columns_do_not_count(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(protocol.Transaction, "saw", lambda *_: None)
+
+
+@guards(columns_do_not_count)
+@pytest.mark.parametrize("operation", [UPSERT, WriteOperation.DELETE])
+def test_a_column_that_came_before_the_write_began(
+    tmp_path: Path, operation: WriteOperation
+) -> None:
+    """Rows of others keep a column that we did not know when we chose how to write."""
+    lake = Lake(tmp_path, COW, 9, ONE_BUCKET)
+    lake.write([row("a", 1)])
+    ours = lake.writing([row("a", 9)], operation=operation)
+    lake.write([row("b", 2, w="kept")], fields={"w": T.StringType()})
+    with pytest.raises(WriteConflictError):
+        ours.begun().commit()
+    assert lake.rows()["b"]["w"] == "kept"
+
+
+def test_a_column_in_another_bucket_is_no_conflict(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, COW, 9, BUCKETS)
+    lake.write([row("a", 1)])
+    ours = lake.writing([row("a", 9)])
+    lake.write([row("b", 2, p="y", w="kept")], fields={"w": T.StringType()})
+    ours.begun().commit()
+    assert lake.rows()["a"] == {**row("a", 9), "w": None}
+    assert lake.rows()["b"]["w"] == "kept"
+
+
+@guards(lambda patch: patch.setattr(datasource_writer, "replace", lambda choice, **_: choice))
+def test_a_column_that_came_while_the_data_source_ran_its_tasks(tmp_path: Path) -> None:
+    """Rows are brought in under the columns that the table has by then."""
+    lake = Lake(tmp_path, COW)
+    lake.write([row("a", 1), row("b", 1)])
+    fills = {"hoodie.write.set.null.for.missing.columns": "true"}
+    struct = T.StructType([T.StructField(name, kind) for name, kind in BASE.items()])
+    options = {**lake.options, **fills, "path": str(lake.root)}
+    writer = datasource_writer.TidelakeWriter(options, struct, overwrite=False)
+    laid = writer.write(iter(pa.Table.from_pylist([dict(row("a", 9))]).to_batches()))
+    lake.write([row("b", 2, w="kept")], fields={"w": T.StringType()})
+    writer.commit([laid])
+    assert lake.columns()[-1] == "w"
+    assert {key: found["w"] for key, found in lake.rows().items()} == {"a": None, "b": "kept"}
+    assert lake.values() == {"a": 9, "b": 2}

@@ -53,7 +53,11 @@ from tidelake.records import META_COLUMNS, Fill, MergeSpec, column_names
 from tidelake.records.schema import RECORD_KEY
 from tidelake.services.inline import after_write
 from tidelake.storage.machine import is_of_this_machine
-from tidelake.timeline.table_schema import FIRST_BY_COMPLETION
+from tidelake.timeline.table_schema import (
+    FIRST_BY_COMPLETION,
+    commit_with_schema,
+    writes_in_order,
+)
 from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
 from tidelake.txn.concurrency import Concurrency, SchemaResolver, SharedKeys
 from tidelake.txn.locks import choose_kind, open_lock
@@ -74,7 +78,7 @@ from tidelake.write.partial import brought_columns, refuse_partial, refuse_torn_
 from tidelake.write.plan import NewGroups, Workload, WritePlan, plan_new_files, plan_write
 from tidelake.write.ring import Rings, confirm_ring, load_rings, put_ring, renewed, ring_files
 from tidelake.write.schema import WriteSchema, evolve, fixed_columns, without_meta_columns
-from tidelake.write.schema_conflict import SchemasClashError, refuse_hidden, resolve
+from tidelake.write.schema_conflict import SchemasClashError, refuse_hidden, resolve, same
 from tidelake.write.sharing import refuse_blocking, refuse_unshareable, slot_name
 from tidelake.write.sizing import record_size
 from tidelake.write.spec import merge_spec, write_spec
@@ -385,7 +389,7 @@ class WriteSession:
         may be twice where the index looks, which is the whole table if it `is_global`.
         """
         delete_leftovers(self.env, older_than_ms=self.options.staging_expiry_ms)
-        return begin(
+        txn = begin(
             self.env,
             self.config,
             self.state.timeline,
@@ -402,6 +406,19 @@ class WriteSession:
             ),
             seen=self.state.timeline if looked_up else None,
         )
+        if not looked_up and self._has_other_schema(txn):
+            # Merged under the columns that the session knows, rows of others would lose theirs.
+            txn.saw(self.state.timeline)
+        return txn
+
+    def _has_other_schema(self, txn: Transaction) -> bool:
+        """Return whether the table's columns have changed between the session and its write."""
+        known = {i.requested_time for i in self.state.timeline.writes()}
+        if all(i.requested_time in known for i in txn.timeline.writes()):
+            return False
+        found = commit_with_schema(writes_in_order(txn.config, txn.timeline), self.state.contents)
+        stored = self.stored_schema
+        return found is not None and (stored is None or not same(stored.avro, found[1]))
 
     def view(self, txn: Transaction) -> TableView:
         """Return the table's files as they are once failed writes were rolled back."""

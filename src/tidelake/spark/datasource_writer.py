@@ -101,7 +101,10 @@ class TidelakeWriter(DataSourceArrowWriter):
         if self._instant is None:
             staged = [file for m in laid for file in m.staged]
             try:
-                bring_in(session, self._choice, staged, token_of_task())
+                # The table may have got other columns since the tasks began.
+                now = session.choose(self._operation, self._schema, None)
+                choice = replace(self._choice, schema=now.schema)
+                bring_in(session, choice, staged, token_of_task())
             finally:
                 self._area.delete(session.state.storage)
             return

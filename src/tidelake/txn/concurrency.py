@@ -241,15 +241,13 @@ class Reviewer:
         self, ours: Footprint, instant: Instant, theirs: Footprint, rule: Rule, keys: str
     ) -> dict[str, str]:
         done = theirs.completion_time or "still pending"
-        writer = (
-            _written_by(self.contents.commit_metadata(instant))
-            if theirs.completion_time and instant.file_name
-            else ""
-        )
+        is_known = theirs.completion_time is not None and instant.file_name is not None
+        metadata = self.contents.commit_metadata(instant) if is_known else CommitMetadata()
+        operation = f" {metadata.operation_type}" if metadata.operation_type else ""
         return {
             "our interval": f"{ours.requested_time} to now{_by(self.concurrency.writer)}",
-            "their interval": f"{theirs.requested_time} to {done}{writer}",
-            "they are": f"{theirs.kind} ({instant.action})",
+            "their interval": f"{theirs.requested_time} to {done}{_written_by(metadata)}",
+            "they are": f"{theirs.kind}{operation} ({instant.action})",
             "compared by": f"{self.concurrency.strategy} strategy",
             **({"keys of both": keys} if keys else {}),
             **self._unlocked(instant),
