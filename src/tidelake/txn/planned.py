@@ -47,6 +47,7 @@ def find_plan(timeline: Timeline, requested_time: str, action: Action) -> Instan
     own = next((i for i in found if i.planned_as is action), None)
     if own is not None and not own.is_completed:
         return own
+    own = own or next((i for i in found if _is_half_archived(timeline, i, action)), None)
     if own is not None:
         raise PlanCompletedError(
             f"{action} {requested_time} completed at {own.completion_time}",
@@ -62,6 +63,18 @@ def find_plan(timeline: Timeline, requested_time: str, action: Action) -> Instan
         f"the timeline has no {action} {requested_time}: it was removed, or archived once it had "
         "completed",
         next_step=_pending_plans(timeline, action),
+    )
+
+
+def _is_half_archived(timeline: Timeline, instant: Instant, action: Action) -> bool:
+    """Return whether the instant may be a plan of this kind that was carried out.
+
+    Archival takes the plan off the timeline first, and the completed file last.
+    """
+    return (
+        instant.is_completed
+        and instant.action is action.completed_as
+        and not timeline.has_file(instant, State.REQUESTED)
     )
 
 
