@@ -10,11 +10,13 @@ import pytest
 from tests.scenarios.lake import COW, MOR, Lake, row
 from tests.scenarios.rules import guards
 from tests.scenarios.test_overlaps import foreign_archival
-from tidelake.errors import InstantLostError
+from tidelake.errors import ConfigError, InstantLostError, WriteConflictError
 from tidelake.model import Action, TableType
 from tidelake.read import check
 from tidelake.testing import FaultyStorage
-from tidelake.txn.heartbeat import Heartbeat
+from tidelake.txn.heartbeat import Beats, Heartbeat
+from tidelake.txn.locks.process import process_mark
+from tidelake.txn.protocol import Transaction
 from tidelake.view.table_view import CommitTimes
 
 ALONE = {
@@ -30,7 +32,9 @@ def test_a_second_writer_without_the_lock_is_named(tmp_path: Path, kind: TableTy
     lake.write([row("a", 1), row("b", 1)])
     thinks_it_is_alone = lake.writing([row("a", 2)], ALONE).begun()
     honest = lake.write([row("b", 3)])
-    careless = thinks_it_is_alone.commit()
+    with pytest.MonkeyPatch.context() as patch:
+        blind(patch)
+        careless = thinks_it_is_alone.commit()
     told = "\n".join(found.problem for found in lake.check().violations)
     for part in (
         "overlap in time",
@@ -39,6 +43,98 @@ def test_a_second_writer_without_the_lock_is_named(tmp_path: Path, kind: TableTy
         "a writer that left no name",
     ):
         assert part in told
+
+
+def blind(patch: pytest.MonkeyPatch) -> None:
+    """A writer that is told that it is alone believes it to the end."""
+    patch.setattr(Transaction, "_refuse_overwriting", lambda *_: None)
+
+
+@guards(blind)
+@pytest.mark.parametrize(("kind", "version"), [(COW, 6), (COW, 9), (MOR, 8)])
+def test_a_writer_that_is_told_it_is_alone_overwrites_nobody(
+    tmp_path: Path, kind: TableType, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake = Lake(tmp_path, kind, version)
+    lake.write([row("a", 1), row("b", 1), row("z", 1, p="z")])
+    elsewhere = lake.writing([row("z", 2, p="z")], ALONE).begun()
+    careless = lake.writing([row("a", 2)], ALONE).begun()
+    honest = lake.write([row("b", 3)])
+    with pytest.raises(WriteConflictError) as refused:
+        careless.commit()
+    assert refused.value.theirs == honest.requested_time
+    assert "told that it is alone" in refused.value.explain()
+    assert "OPTIMISTIC" in refused.value.next_step
+    elsewhere.commit()
+    assert f"{honest.requested_time} completed while this process" in caplog.text
+    assert lake.values() == {"a": 1, "b": 3, "z": 2}
+    assert lake.check().violations == []
+
+
+def no_company(patch: pytest.MonkeyPatch) -> None:
+    for place in ("tidelake.txn.heartbeat", "tidelake.services.rollback"):
+        patch.setattr(f"{place}.live_sharers", lambda *_: iter(()))
+
+
+@guards(no_company)
+def test_d20_a_writer_that_thinks_it_is_alone_leaves_live_writers_alone(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, MOR)
+    first = lake.write([row("a", 1)])
+    lake.caretaker().savepoint(first.requested_time, "")
+    second = lake.write([row("a", 2)])
+    ours = lake.writing([row("a", 3)]).begun()
+    alone = {"hoodie.write.concurrency.mode": "SINGLE_WRITER"}
+    for options in (alone, ALONE):
+        with pytest.raises(ConfigError, match=f"instant {ours.txn.instant_time}") as refused:
+            lake.write([row("a", 4)], options)
+        assert "OPTIMISTIC" in refused.value.next_step
+    with pytest.raises(ConfigError, match="shares the table"):
+        lake.compactor(alone).schedule()
+    assert lake.caretaker(alone).roll_back_failed() == []
+    for options in (alone, {}):
+        with pytest.raises(ConfigError, match="may build on what is to go"):
+            lake.caretaker(options).roll_back(second.requested_time)
+        with pytest.raises(ConfigError, match="may build on what is to go"):
+            lake.caretaker(options).restore(first.requested_time)
+    ours.commit()
+    assert lake.values() == {"a": 3}
+
+
+def test_d20_a_dead_process_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path, COW)
+    lake.write([row("a", 1)])
+    name, _, began = process_mark().rpartition("-")
+    gone = f"{name}-{int(began) - 1}"  # a process that had our number before us
+    monkeypatch.setattr("tidelake.txn.heartbeat.process_mark", lambda: gone)
+    dead = lake.writing([row("a", 2)]).begun()
+    dead.txn.heartbeat.stop()
+    assert lake.caretaker().roll_back_failed() == [], "where others write it is silent first"
+    lake.write([row("b", 3)], {"hoodie.write.concurrency.mode": "SINGLE_WRITER"})
+    assert lake.state().timeline.pending == ()
+    assert lake.values() == {"a": 1, "b": 3}
+
+
+def own_patience(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Beats, "sharer", lambda *_: None)
+
+
+@guards(own_patience)
+def test_a_writer_with_longer_intervals_is_not_taken_for_dead(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake = Lake(tmp_path, COW)
+    lake.write([row("a", 1)])
+    ours = lake.writing([row("a", 2)]).begun()
+    beat = lake.root / ".hoodie/.heartbeat" / ours.txn.instant_time
+    now = beat.stat().st_mtime
+    os.utime(beat, (now - 60, now - 60))
+    hasty = lake.caretaker({"hoodie.client.heartbeat.interval_in_ms": "1000"})
+    assert hasty.roll_back_failed() == []
+    assert "the same hoodie.client.heartbeat.interval_in_ms" in caplog.text
+    os.utime(beat, (now - 121, now - 121))
+    assert hasty.roll_back_failed() == [ours.txn.instant_time]
 
 
 def test_rollbacks_delete_files_without_the_lock(tmp_path: Path) -> None:

@@ -334,7 +334,12 @@ class WriteSession:
         """Return the rules by which the write shares the table with others."""
         options = self.options.concurrency
         if not options.mode.is_shared:
-            return Concurrency(max_future_ms=options.max_future_ms)
+            return Concurrency(
+                slot_name=slot_name,
+                max_future_ms=options.max_future_ms,
+                writer=process_name(),
+                shared_keys=self._shared_keys,
+            )
         return Concurrency(
             mode=options.mode,
             lock=open_lock(self.env, options, self.config.name),

@@ -31,6 +31,7 @@ from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.services.plan import Service, ServicePlan
 from tidelake.services.rollback import (
     files_of_instants,
+    refuse_writers,
     roll_back_all_failed,
     written_partitions,
 )
@@ -55,10 +56,10 @@ class Restored:
 def restore(env: Env, savepoint: str, keeper: MetadataKeeper | None = None) -> Restored:
     """Make the table what it was when `savepoint` was current, and forget everything since.
 
-    Raises `ConfigError` when there is no such savepoint, `HorizonError` when files of it are gone
-    or later instants are archived already, and `RestorePendingError` when another restore has not
-    finished. Before `restore.requested` appears, nothing is changed. Without `keeper` the metadata
-    table is taken out of use.
+    Raises `ConfigError` when there is no such savepoint or others are writing, `HorizonError` when
+    files of it are gone or later instants are archived already, and `RestorePendingError` when
+    another restore has not finished. Before `restore.requested` appears, nothing is changed.
+    Without `keeper` the metadata table is taken out of use.
     """
     now = TableNow.load_restoring(env, keeper)
     find_savepoint(now, savepoint)
@@ -66,6 +67,7 @@ def restore(env: Env, savepoint: str, keeper: MetadataKeeper | None = None) -> R
     if not pending:
         _refuse_lost_files(now, savepoint)
         _refuse_archived(now, savepoint)
+        refuse_writers(now)
         roll_back_all_failed(env, keeper)
         now = TableNow.load(env, keeper)
         plan = plan_restore(now, savepoint)

@@ -15,7 +15,7 @@ from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.table_now import TableNow
 from tidelake.txn import MetadataKeeper, failed_writes
 from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.heartbeat import is_alive, last_beats
+from tidelake.txn.heartbeat import is_alive, last_beats, live_sharers, refuse_company
 from tidelake.txn.rollback import Rollback
 
 _log = logging.getLogger(__name__)
@@ -39,9 +39,9 @@ def roll_back_all_failed(
     """Finish rollbacks that were begun, and roll back every write that failed.
 
     Return the requested times of those writes. With `expires_ms` others may be writing, and only a
-    write that gave no sign of life for so long has failed; without it whatever is pending has. The
-    lock of `concurrency` is held while rollbacks are put on the timeline, newest write first, and
-    not while they delete files.
+    write that gave no sign of life for so long has failed; without it whatever is pending has,
+    unless its writer shares the table and is alive. The lock of `concurrency` is held while
+    rollbacks are put on the timeline, newest write first, and not while they delete files.
     """
     shared = concurrency or Concurrency()
     with shared.section():
@@ -50,8 +50,9 @@ def roll_back_all_failed(
         begun = [i for i in now.timeline.pending if i.action is Action.ROLLBACK]
         if not (pending or begun):
             return []
-        alive: set[str] = set()
-        if expires_ms is not None:
+        if expires_ms is None:
+            alive = {time for time, _ in live_sharers(env, pending)}
+        else:
             beats, at = last_beats(env.storage), env.clock.now_ms()
             alive = {
                 i.requested_time
@@ -86,6 +87,7 @@ def roll_back(env: Env, requested_time: str, keeper: MetadataKeeper | None = Non
     instant = _refuse_needed(now, requested_time)
     if not instant.is_completed:
         return _roll_back_pending(now, instant)
+    refuse_writers(now)
     roll_back_all_failed(env, keeper)
     before, now = now, TableNow.load(env, keeper)
     if instant not in now.timeline.instants:
@@ -96,6 +98,16 @@ def roll_back(env: Env, requested_time: str, keeper: MetadataKeeper | None = Non
     rollback = Rollback(env, config, now.timeline, now.times, now.keeper)
     done = rollback.run_completed(instant, partitions)
     return RolledBack(instant=requested_time, files_deleted=done.total_files_deleted)
+
+
+def refuse_writers(now: TableNow) -> None:
+    """Raise `ConfigError` when somebody is writing who may have built on what is to go."""
+    refuse_company(
+        now.env,
+        failed_writes(now.timeline, now.contents),
+        why="it may build on what is to go",
+        next_step="try again when it has ended",
+    )
 
 
 def plan_roll_back(now: TableNow, requested_time: str) -> ServicePlan:

@@ -34,6 +34,11 @@ from tidelake.txn.time import InstantTimes
 #: Key of a commit's extra metadata that says which process wrote it.
 WRITER = "tidelake.writer"
 
+_SHARE = (
+    "set hoodie.write.concurrency.mode to what the other writers have, such as "
+    "OPTIMISTIC_CONCURRENCY_CONTROL, and run the write again"
+)
+
 #: Takes the table's schema as it is now and the instant that made it so; returns the schema to
 #: commit.
 SchemaResolver = Callable[["str | None", str], str]
@@ -138,18 +143,19 @@ class Reviewer:
 
     def refuse_conflicts(self, ours: Footprint) -> None:
         """Raise `WriteConflictError` when the write has to give way to another."""
-        self._refuse(ours, [*self._completed(ours), *self._pending(ours)])
+        self.refuse(ours, [*self._completed(ours), *self._pending(ours)])
 
     def refuse_completed(self, ours: Footprint) -> None:
         """Raise `WriteConflictError` when a write has completed to which ours will give way."""
-        self._refuse(ours, self._completed(ours))
+        self.refuse(ours, self._completed(ours))
 
     def refuse_clustered(self, ours: Footprint) -> None:
         """Raise `WriteConflictError` when a pending clustering moves what the write changes."""
         clusterings = (i for i in self.timeline.pending if is_clustering(i, self.contents))
-        self._refuse(ours, clusterings)
+        self.refuse(ours, clusterings)
 
-    def _refuse(self, ours: Footprint, others: Iterable[Instant]) -> None:
+    def refuse(self, ours: Footprint, others: Iterable[Instant]) -> None:
+        """Raise `WriteConflictError` when the write has to give way to one of these."""
         for instant in others:
             theirs = footprint(instant, self.contents, self.concurrency.slot_name, self.history)
             if theirs is None:
@@ -234,7 +240,7 @@ class Reviewer:
             overlap=frozenset(map(str, shared)),
             rule=rule.value,
             facts=self._facts(ours, instant, theirs, rule, told),
-            next_step=_next_step(rule),
+            next_step=_next_step(rule) if self.concurrency.is_shared else _SHARE,
         )
 
     def _facts(
@@ -263,6 +269,8 @@ class Reviewer:
             return f"unknown: {cause.problem}"
 
     def _unlocked(self, instant: Instant) -> dict[str, str]:
+        if not self.concurrency.is_shared:
+            return {"no lock": "this write was told that it is alone"}
         if instant not in self.late:
             return {}
         return {"no lock": f"{instant.requested_time} appeared after its time had passed"}

@@ -31,7 +31,7 @@ from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeli
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.heartbeat import is_alive, last_beats
 from tidelake.txn.keeper import MetadataKeeper
-from tidelake.txn.protocol import Transaction, tidied
+from tidelake.txn.protocol import Transaction, refuse_others, tidied
 from tidelake.txn.rollback import Rollback
 
 _FIRST_OWN_LOGS = 8
@@ -104,6 +104,8 @@ def schedule(
     with concurrency.section():
         if concurrency.is_shared:
             timeline = load_timeline(env.storage, config)
+        else:
+            refuse_others(env, timeline)
         times = concurrency.times(env, config, timeline)
         config, timeline = tidied(
             env, config, timeline, times, keeper, roll_back=roll_back, use_markers=use_markers
@@ -147,6 +149,8 @@ def take_over(
         if concurrency.is_shared:
             timeline = load_timeline(env.storage, config)
             _refuse_running(env, requested_time, action, concurrency)
+        else:
+            refuse_others(env, timeline)
         times = concurrency.times(env, config, timeline)
         config, timeline = tidied(
             env, config, timeline, times, keeper, roll_back=roll_back, use_markers=use_markers

@@ -28,6 +28,9 @@ If it is not, the commit did not land, and yet nothing is cleaned up here, becau
 the storage lost sight of might still arrive: the next write decides, from the timeline. If the
 timeline cannot be read either, the outcome is unknown.
 
+A writer that is alone looks at the timeline again before step 6: what somebody else completed since
+it began, it does not write over.
+
 With several writers two parts are critical sections under the table's lock, and each begins with a
 look at the timeline: `begin`, where a time is taken and published, and `commit` from step 6 to 9.
 In the second the write is compared with what others did since the first: see `txn.concurrency`. The
@@ -43,7 +46,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from tidelake.config import ConcurrencyMode, TableConfig
+from tidelake.config import ConcurrencyMode, TableConfig, concurrency_keys
 from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
@@ -57,7 +60,7 @@ from tidelake.errors import (
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.marker_name import heartbeat_path, marker_folder
-from tidelake.model import Action, Commit, FileGroupId, Instant, State, Word
+from tidelake.model import WRITE_ACTIONS, Action, Commit, FileGroupId, Instant, State, Word
 from tidelake.timeline import (
     Publisher,
     Timeline,
@@ -72,7 +75,7 @@ from tidelake.txn.commits import WRITE_ID, commit_of, made_under, paths_of
 from tidelake.txn.concurrency import WRITER, Concurrency, Reviewer, SchemaResolver, lost
 from tidelake.txn.conflict import Footprint
 from tidelake.txn.early import Lookout
-from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
+from tidelake.txn.heartbeat import Heartbeat, Sharer, is_alive, last_beats, refuse_company
 from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable, changes_of
 from tidelake.txn.markers import delete_markers, delete_strays
 from tidelake.txn.rollback import Rollback, roll_back_failed
@@ -118,6 +121,21 @@ def tidied(
         ):
             timeline = load_timeline(env.storage, config)
     return config, timeline
+
+
+def refuse_others(env: Env, timeline: Timeline) -> None:
+    """Raise `ConfigError` when somebody shares a table right now that this process has for itself.
+
+    It would roll back what they are about to commit, or commit what they do not see.
+    """
+    refuse_company(
+        env,
+        [i for i in timeline.pending if i.planned_as in WRITE_ACTIONS],
+        why=f"it shares the table, and this process is told that it is alone "
+        f"({ConcurrencyMode.SINGLE_WRITER})",
+        next_step=f"set {concurrency_keys.CONCURRENCY_MODE.name} to what the other writers have, "
+        f"such as {ConcurrencyMode.OPTIMISTIC}",
+    )
 
 
 def begin(
@@ -180,6 +198,8 @@ def _begin(
     asked: Timeline,
 ) -> Transaction:
     times = concurrency.times(env, config, timeline)
+    if not concurrency.is_shared:
+        refuse_others(env, timeline)
     config, timeline = tidied(
         env, config, timeline, times, keeper, roll_back=roll_back, use_markers=use_markers
     )
@@ -252,7 +272,7 @@ class Transaction:
             requested_time,
             interval_ms=self._concurrency.heartbeat_ms,
             expires_ms=self._concurrency.expires_after_ms,
-            owner=owner or "",
+            owner=owner or self._said(),
         )
         self._lookout = Lookout(
             env,
@@ -260,6 +280,12 @@ class Transaction:
             self._concurrency.slot_name,
             expires_ms=self._concurrency.expires_after_ms,
         )
+
+    def _said(self) -> str:
+        """Return what the heartbeat of a write of its own says."""
+        if not self._concurrency.is_shared:
+            return ""
+        return Sharer.of_this_process(self._concurrency.expires_after_ms).encode()
 
     @property
     def marker_folder(self) -> str:
@@ -392,6 +418,8 @@ class Transaction:
         with self._concurrency.section():
             if self._concurrency.is_shared:
                 schema = self._reviewed(stats, replaced or {}, schema, resolve_schema)
+            elif self.owner is None:
+                self._refuse_overwriting(stats, replaced or {})
             content, metadata = self._content(stats, schema, replaced or {}, extra or {})
             if not self._is_mine():
                 raise lost(self.instant_time, "somebody else carries the plan out")
@@ -504,21 +532,43 @@ class Transaction:
             raise lost(self.instant_time, "it gave no sign of life for too long")
         self._refuse_same(now, reviewer.contents)
         if self._is_compared:
-            reviewer.refuse_conflicts(
-                of_stats(
-                    stats,
-                    replaced,
-                    operation=self.operation,
-                    requested_time=self.instant_time,
-                    slot_name=self._concurrency.slot_name,
-                )
-            )
+            reviewer.refuse_conflicts(self._footprint(stats, replaced))
         if resolve_schema is None or self.owner is not None:
             return schema
         found = commit_with_schema(writes_in_order(self.config, now), reviewer.contents)
         if found is None:
             return resolve_schema(self.config.create_schema, "")
         return resolve_schema(found[1], found[0].requested_time)
+
+    def _refuse_overwriting(
+        self, stats: Sequence[WriteStat], replaced: Mapping[str, Sequence[str]]
+    ) -> None:
+        """Hold a write that thought it was alone to what others completed since it began."""
+        now = load_timeline(self._storage, self.config)
+        done = {i.requested_time for i in self._seen.completed}
+        company = [i for i in now.writes() if i.requested_time not in done]
+        if not company:
+            return
+        reviewer = self._reviewer(now)
+        reviewer.refuse_lost(self.instant_time)
+        _log.warning(
+            "%s completed while this process wrote to the table under %s: let all writers share "
+            "it, or rows get lost",
+            ", ".join(f"{i.action} {i.requested_time}" for i in company),
+            ConcurrencyMode.SINGLE_WRITER,
+        )
+        reviewer.refuse(self._footprint(stats, replaced), company)
+
+    def _footprint(
+        self, stats: Sequence[WriteStat], replaced: Mapping[str, Sequence[str]]
+    ) -> Footprint:
+        return of_stats(
+            stats,
+            replaced,
+            operation=self.operation,
+            requested_time=self.instant_time,
+            slot_name=self._concurrency.slot_name,
+        )
 
     def _refuse_same(self, now: Timeline, contents: TimelineContents) -> None:
         """Raise `SameWriteError` when another process has committed this very write meanwhile."""

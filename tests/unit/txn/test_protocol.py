@@ -290,12 +290,12 @@ def test_a_write_id_finds_its_commit_again() -> None:
     assert find_commit(toy.timeline, contents, history, "batch 8") is None
 
 
-def test_a_write_lists_the_timeline_once() -> None:
+def test_a_write_lists_the_timeline_when_it_begins_and_when_it_commits() -> None:
     storage = written(9, TableType.COPY_ON_WRITE, FIRST)
     counting = FaultyStorage(storage)
     Toy(counting).write({"a-0": "a2"})
     listed = [path for name, path in counting.calls if name == "list" and "timeline" in path]
-    assert len(listed) == 1
+    assert len(listed) == 2
 
 
 @pytest.mark.parametrize("table", ["v9_cow_cleaned", "v6_mor_failed_served"])
