@@ -196,6 +196,8 @@ def test_F_08_both_make_different_changes(tmp_path: Path, world: World) -> None:
     with pytest.raises(SchemaConflictError) as refused:
         Two(lake=lake, ours=C, theirs=B).play()
     assert refused.value.facts["case of RFC-82"] == "8"
+    assert refused.value.facts["the other changed"] == "b string is new"
+    assert refused.value.facts["this write changed"] == "c bigint is new"
     assert refused.value.overlap == {"b", "c"}
     assert_refused(lake, {"start", "theirs"})
 

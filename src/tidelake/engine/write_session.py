@@ -78,7 +78,13 @@ from tidelake.write.partial import brought_columns, refuse_partial, refuse_torn_
 from tidelake.write.plan import NewGroups, Workload, WritePlan, plan_new_files, plan_write
 from tidelake.write.ring import Rings, confirm_ring, load_rings, put_ring, renewed, ring_files
 from tidelake.write.schema import WriteSchema, evolve, fixed_columns, without_meta_columns
-from tidelake.write.schema_conflict import SchemasClashError, refuse_hidden, resolve, same
+from tidelake.write.schema_conflict import (
+    SchemasClashError,
+    refuse_hidden,
+    resolve,
+    same,
+    told_changes,
+)
 from tidelake.write.sharing import refuse_blocking, refuse_unshareable, slot_name
 from tidelake.write.sizing import record_size
 from tidelake.write.spec import merge_spec, write_spec
@@ -645,6 +651,7 @@ class WriteSession:
                     rule=str(clash),
                     facts={
                         "case of RFC-82": str(clash.case),
+                        **_told_changes(start, current, writer),
                         "schema at the start": start or "none",
                         "schema now": now or "none",
                         "schema of this write": writer,
@@ -688,6 +695,17 @@ class WriteSession:
                     found[_LATEST_SCHEMA] = latest
                     break
         return found
+
+
+def _told_changes(start: str | None, now: str | None, writer: str) -> dict[str, str]:
+    if now is None:
+        return {}
+    if start is None:
+        return {"this write differs": told_changes(now, writer)}
+    return {
+        "the other changed": told_changes(start, now),
+        "this write changed": told_changes(start, writer),
+    }
 
 
 def _refuse_unknown_groups(workload: Workload, plan: WritePlan) -> None:

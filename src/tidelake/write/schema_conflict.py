@@ -8,12 +8,12 @@ goes beyond it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidelake.records import META_COLUMNS
 from tidelake.records.schema import parse_avro
-from tidelake.write.avro_nodes import WIDER, core, digits, is_nullable, kind
+from tidelake.write.avro_nodes import WIDER, core, digits, is_nullable, kind, shown
 
 Node = Any
 #: Type in which every value of both types has its place, by their names.
@@ -90,6 +90,40 @@ def differing(one: str, other: str) -> frozenset[str]:
     return frozenset(n for n in names if first.get(n) != second.get(n))
 
 
+def told_changes(old: str, new: str) -> str:
+    """Return in words what of a schema became of another."""
+    found = list(_told(parse_avro(old), parse_avro(new), ""))
+    return "; ".join(found) or "nothing"
+
+
+def _told(old: Node, new: Node, path: str) -> Iterator[str]:
+    before, after = core(old), core(new)
+    kinds = (kind(before), kind(after))
+    if kinds == ("record", "record"):
+        yield from _told_record(before, after, f"{path}." if path else "")
+    elif kinds == ("array", "array"):
+        yield from _told(before["items"], after["items"], f"{path}[]")
+    elif kinds == ("map", "map"):
+        yield from _told(before["values"], after["values"], f"{path}{{}}")
+    elif _shape(before) != _shape(after):
+        yield f"{path} is {shown(after)}, was {shown(before)}"
+    if is_nullable(old) != is_nullable(new):
+        yield f"{path} may {'' if is_nullable(new) else 'not '}be null"
+
+
+def _told_record(old: Node, new: Node, prefix: str) -> Iterator[str]:
+    before = {f["name"]: f["type"] for f in _fields(old)}
+    after = {f["name"]: f["type"] for f in _fields(new)}
+    for name, node in after.items():
+        if name in before:
+            yield from _told(before[name], node, f"{prefix}{name}")
+        else:
+            yield f"{prefix}{name} {shown(node)} is new"
+    yield from (f"{prefix}{name} is gone" for name in before if name not in after)
+    if [n for n in before if n in after] != [n for n in after if n in before]:
+        yield f"the order of {prefix or 'the '}columns"
+
+
 def merge(start: str | None, now: str, writer: str) -> str:
     """Return a schema with the changes of both, `now`'s columns first.
 
@@ -126,6 +160,8 @@ def _merged_record(start: Node | None, now: Node, writer: Node, path: str) -> No
     fields = []
     for name, field in current.items():
         if name not in ours:
+            if name not in began:
+                _refuse_required(field, path)
             fields.append(field)
             continue
         before = began[name]["type"] if name in began else None
@@ -141,12 +177,16 @@ def _merged_record(start: Node | None, now: Node, writer: Node, path: str) -> No
                 "letters",
                 frozenset({name}),
             )
-        if not is_nullable(field["type"]):
-            raise SchemasClashError(
-                8, f"column {path}{name} is new and may not be null", frozenset({f"{path}{name}"})
-            )
+        _refuse_required(field, path)
         fields.append(field)
     return now if fields == list(current.values()) else {**now, "fields": fields}
+
+
+def _refuse_required(field: Mapping[str, Any], path: str) -> None:
+    """Raise for a column that one writer brings, and that rows of the other cannot be null in."""
+    if not is_nullable(field["type"]):
+        name = f"{path}{field['name']}"
+        raise SchemasClashError(8, f"column {name} is new and may not be null", frozenset({name}))
 
 
 def _merged(start: Node | None, now: Node, writer: Node, path: str) -> Node:
@@ -179,8 +219,8 @@ def _joined(start: Node | None, now: Node, writer: Node, path: str) -> Node:
     if joined is None:
         raise SchemasClashError(
             8,
-            f"column {path} is {kinds[0]} in the table by now and {kinds[1]} in this write, and no "
-            "type holds both without loss",
+            f"column {path} is {shown(now)} in the table by now and {shown(writer)} in this "
+            "write, and no type holds both without loss",
             frozenset({path}),
         )
     return joined

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelake.write.schema_conflict import SchemasClashError, extends, merge, resolve, same
+from tidelake.write.schema_conflict import (
+    SchemasClashError,
+    extends,
+    merge,
+    resolve,
+    same,
+    told_changes,
+)
 
 Columns = dict[str, Any]
 
@@ -119,6 +126,25 @@ def test_merging_keeps_the_changes_of_both() -> None:
         {"a": nullable("long"), "x": nullable("int")},
         {"a": a, "x": nullable("double")},
     ) == [("a", nullable("long")), ("x", nullable("double"))]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_merging_first_writers_must_do_without_each_others_columns(turned: bool) -> None:
+    one, other = schema(id="string", a="int"), schema(id="string", b=nullable("int"))
+    with pytest.raises(SchemasClashError, match="column a is new and may not be null"):
+        merge(None, *((other, one) if turned else (one, other)))
+
+
+def test_changes_are_told_in_words() -> None:
+    old = schema(id="string", a=nullable("int"), z="int", s=nullable(struct(x="int", y="long")))
+    new = schema(
+        a=nullable("long"), id="string", s=nullable(struct(x=nullable("string"))), b="double"
+    )
+    assert told_changes(old, new) == (
+        "a is bigint, was int; s.x is string, was int; s.x may be null; s.y is gone; b double is "
+        "new; z is gone; the order of the columns"
+    )
+    assert told_changes(old, old) == "nothing"
 
 
 def test_merging_works_for_first_writers() -> None:
