@@ -11,14 +11,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as T  # noqa: N812 - the customary name
+from pyspark.sql.datasource import WriterCommitMessage
 from typing_extensions import override
 
 from tests.scenarios.clustering import Clustering
-from tests.scenarios.lake import BASE, BUCKETS, COW, MOR, UPSERT, Lake, Writing, row
+from tests.scenarios.lake import BASE, BUCKETS, COW, MOR, UPSERT, Lake, Row, Writing, row
 from tests.scenarios.rules import guards
 from tests.scenarios.test_optimistic import plan_of
 from tests.sim.planted import no_lock
 from tidelake.config import WriteOperation, WriteOptions
+from tidelake.engine.staged_write import bring_in
+from tidelake.engine.write_session import WriteSession
 from tidelake.engine.write_tasks import token_of_task
 from tidelake.env import Env
 from tidelake.errors import SameWriteError, WriteConflictError
@@ -26,6 +29,7 @@ from tidelake.model import Action, Commit, Instant, TableType
 from tidelake.services import archive_plan, compaction
 from tidelake.services.archive import archive
 from tidelake.spark import datasource_writer
+from tidelake.spark.datasource_writer import TidelakeWriter
 from tidelake.testing import FaultyStorage, ManualClock
 from tidelake.timeline import Timeline
 from tidelake.txn import candidates, concurrency, conflict, protocol, retry
@@ -102,9 +106,12 @@ def clusterings_are_ignored(patch: pytest.MonkeyPatch) -> None:
 
 @guards(clusterings_are_ignored)
 @pytest.mark.parametrize("operation", [UPSERT, WriteOperation.DELETE])
-def test_B_09_a_pending_clustering_under_reject(tmp_path: Path, operation: WriteOperation) -> None:
+@pytest.mark.parametrize("mode", ["OPTIMISTIC_CONCURRENCY_CONTROL", "SINGLE_WRITER"])
+def test_B_09_a_pending_clustering_under_reject(
+    tmp_path: Path, operation: WriteOperation, mode: str
+) -> None:
     """Rows of a pending clustering are not changed: the write is refused before it writes."""
-    lake = Lake(tmp_path, COW)
+    lake = Lake(tmp_path, COW, 9, {"hoodie.write.concurrency.mode": mode})
     lake.write([row("a", 1), row("b", 1, p="y")])
     clustering = Clustering(lake, "p=x")
     before = set(lake.root.rglob("*.parquet"))
@@ -113,6 +120,7 @@ def test_B_09_a_pending_clustering_under_reject(tmp_path: Path, operation: Write
     assert refused.value.theirs == clustering.requested_time
     assert clustering.requested_time in str(refused.value)
     assert set(lake.root.rglob("*.parquet")) == before, "nothing was written"
+    assert "let the clustering finish" in refused.value.next_step
     lake.write([row("b", 2, p="y")])
     clustering.start()
     clustering.commit(lake.state().schema().avro)
@@ -532,18 +540,58 @@ def test_a_column_in_another_bucket_is_no_conflict(tmp_path: Path) -> None:
     assert lake.rows()["b"]["w"] == "kept"
 
 
+def from_data_source(
+    lake: Lake, new: Row, options: dict[str, str]
+) -> tuple[TidelakeWriter, WriterCommitMessage]:
+    """Return a write of a row through the data source, up to where its tasks have ended."""
+    struct = T.StructType([T.StructField(name, kind) for name, kind in BASE.items()])
+    given = {**lake.options, **options, "path": str(lake.root)}
+    writer = TidelakeWriter(given, struct, overwrite=False)
+    return writer, writer.write(iter(pa.Table.from_pylist([dict(new)]).to_batches()))
+
+
 @guards(lambda patch: patch.setattr(datasource_writer, "replace", lambda choice, **_: choice))
 def test_a_column_that_came_while_the_data_source_ran_its_tasks(tmp_path: Path) -> None:
     """Rows are brought in under the columns that the table has by then."""
     lake = Lake(tmp_path, COW)
     lake.write([row("a", 1), row("b", 1)])
-    fills = {"hoodie.write.set.null.for.missing.columns": "true"}
-    struct = T.StructType([T.StructField(name, kind) for name, kind in BASE.items()])
-    options = {**lake.options, **fills, "path": str(lake.root)}
-    writer = datasource_writer.TidelakeWriter(options, struct, overwrite=False)
-    laid = writer.write(iter(pa.Table.from_pylist([dict(row("a", 9))]).to_batches()))
+    writer, laid = from_data_source(
+        lake, row("a", 9), {"hoodie.write.set.null.for.missing.columns": "true"}
+    )
     lake.write([row("b", 2, w="kept")], fields={"w": T.StringType()})
     writer.commit([laid])
     assert lake.columns()[-1] == "w"
     assert {key: found["w"] for key, found in lake.rows().items()} == {"a": None, "b": "kept"}
     assert lake.values() == {"a": 9, "b": 2}
+
+
+@guards(lambda patch: patch.setattr(datasource_writer, "retry_on_conflict", lambda *a: a[2]()))
+def test_the_data_source_retries(tmp_path: Path) -> None:
+    """Rows that tasks laid aside are brought in again when others came first."""
+    lake = Lake(tmp_path, COW)
+    lake.write([row("a", 1)])
+    writer, laid = from_data_source(
+        lake, row("a", 9), {"hoodie.write.num.retries.on.conflict.failures": "1"}
+    )
+    others = [row("a", 2)]
+
+    def interrupted(session: WriteSession, *given: Any) -> Commit:
+        with pytest.MonkeyPatch.context() as patch:
+            commit = session.commit
+
+            def late(*args: Any, **named: Any) -> Commit:
+                if others:
+                    lake.write([others.pop()])
+                return commit(*args, **named)
+
+            patch.setattr(session, "commit", late)
+            return bring_in(session, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasource_writer, "bring_in", interrupted)
+        patch.setattr(retry, "_FIRST_DELAY_MS", 10)
+        writer.commit([laid])
+    assert others == []
+    assert lake.values() == {"a": 9}
+    assert lake.state().timeline.pending == ()
+    assert not (lake.root / writer._area.folder).exists()

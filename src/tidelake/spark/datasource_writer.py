@@ -27,10 +27,12 @@ from tidelake.env import Env
 from tidelake.errors import ConfigError, NotATableError, TableNotFoundError
 from tidelake.files.write_task import WriteSpec
 from tidelake.formats.commit_metadata import WriteStat
+from tidelake.model import Commit
 from tidelake.storage import open_storage
 from tidelake.table import load_state
 from tidelake.timeline import load_table_config
 from tidelake.txn import InstantTimes, Transaction, create_table
+from tidelake.txn.retry import retry_on_conflict
 from tidelake.write.create import table_spec
 from tidelake.write.operation import REPLACING, action_of
 
@@ -100,11 +102,9 @@ class TidelakeWriter(DataSourceArrowWriter):
         session = self._session()
         if self._instant is None:
             staged = [file for m in laid for file in m.staged]
+            retries = session.options.concurrency.retries
             try:
-                # The table may have got other columns since the tasks began.
-                now = session.choose(self._operation, self._schema, None)
-                choice = replace(self._choice, schema=now.schema)
-                bring_in(session, choice, staged, token_of_task())
+                retry_on_conflict(session.env, retries, lambda: self._bring_in(staged))
             finally:
                 self._area.delete(session.state.storage)
             return
@@ -134,6 +134,14 @@ class TidelakeWriter(DataSourceArrowWriter):
         self._area.delete(session.state.storage)
         if self._instant is not None:
             self._transaction(session, self._instant).abort()
+
+    def _bring_in(self, staged: Sequence[StagedFile]) -> Commit:
+        session = self._session()
+        self._area.keep_alive(session.env)
+        # The table may have got other columns since the tasks began.
+        now = session.choose(self._operation, self._schema, None)
+        choice = replace(self._choice, schema=now.schema)
+        return bring_in(session, choice, staged, token_of_task())
 
     def _session(self) -> WriteSession:
         storage = open_storage(self._path, self._options)

@@ -240,7 +240,7 @@ class Reviewer:
             overlap=frozenset(map(str, shared)),
             rule=rule.value,
             facts=self._facts(ours, instant, theirs, rule, told),
-            next_step=_next_step(rule) if self.concurrency.is_shared else _SHARE,
+            next_step=_SHARE if self._is_surprised(theirs) else _next_step(rule, theirs),
         )
 
     def _facts(
@@ -256,8 +256,8 @@ class Reviewer:
             "they are": f"{theirs.kind}{operation} ({instant.action})",
             "compared by": f"{self.concurrency.strategy} strategy",
             **({"keys of both": keys} if keys else {}),
-            **self._unlocked(instant),
-            "a retry": _retry(rule),
+            **self._unlocked(instant, theirs),
+            "a retry": _retry(rule, theirs),
             "would have avoided it": _avoidance(rule),
         }
 
@@ -268,8 +268,12 @@ class Reviewer:
             # That there is a conflict matters more than an example of it.
             return f"unknown: {cause.problem}"
 
-    def _unlocked(self, instant: Instant) -> dict[str, str]:
-        if not self.concurrency.is_shared:
+    def _is_surprised(self, theirs: Footprint) -> bool:
+        """Return whether a writer that was told that it is alone meets another that wrote."""
+        return not self.concurrency.is_shared and not theirs.is_pending
+
+    def _unlocked(self, instant: Instant, theirs: Footprint) -> dict[str, str]:
+        if self._is_surprised(theirs):
             return {"no lock": "this write was told that it is alone"}
         if instant not in self.late:
             return {}
@@ -294,10 +298,10 @@ def _by(writer: str | None) -> str:
     return f", by {writer}" if writer else ""
 
 
-def _next_step(rule: Rule) -> str:
+def _next_step(rule: Rule, theirs: Footprint) -> str:
     if rule is Rule.CLUSTERING_PENDING:
         return "let the clustering finish or roll it back, then run the write again"
-    if rule is Rule.TWO_BASES:
+    if rule is Rule.TWO_BASES and theirs.is_pending:
         return "run the compaction to its end, then the write again"
     if rule is Rule.CLUSTERING_WAITS:
         return "carry the plan out again once the pending write has ended"
@@ -311,8 +315,12 @@ def _next_step(rule: Rule) -> str:
     )
 
 
-def _retry(rule: Rule) -> str:
-    if rule in (Rule.CLUSTERING_PENDING, Rule.CLUSTERING_WAITS, Rule.TWO_BASES):
+def _retry(rule: Rule, theirs: Footprint) -> str:
+    if theirs.is_pending and rule in (
+        Rule.CLUSTERING_PENDING,
+        Rule.CLUSTERING_WAITS,
+        Rule.TWO_BASES,
+    ):
         return "would meet the same until that is done or rolled back"
     return "would succeed, unless somebody else changes the same meanwhile"
 
