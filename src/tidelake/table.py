@@ -15,6 +15,7 @@ from tidelake.config import (
     TableConfig,
     WriteOperation,
     WriteOptions,
+    write_keys,
 )
 from tidelake.config.write_options import without_write_options
 from tidelake.engine import (
@@ -285,8 +286,22 @@ class Table:
     def write(
         self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
     ) -> Commit:
-        """Write rows as `hoodie.datasource.write.operation` says: upsert them unless it is set."""
+        """Write rows as `hoodie.datasource.write.operation` says: upsert them unless it is set.
+
+        The operation `delete_partition` leaves the rows aside and retires the partitions that
+        `hoodie.datasource.write.partitions.to.delete` names.
+        """
         given = WriteOptions.from_options({**self._given, **(options or {})})
+        if given.operation is WriteOperation.DELETE_PARTITION:
+            if not given.partitions_to_delete:
+                raise ConfigError(
+                    "the operation delete_partition takes no rows, and no partition is named",
+                    next_step="call Table.delete_partitions, or name the partitions in "
+                    f"{write_keys.PARTITIONS_TO_DELETE.name}",
+                )
+            return self.delete_partitions(
+                given.partitions_to_delete, options=options, write_id=write_id
+            )
         return self._write(given.operation, rows, options, write_id)
 
     def delete_where(

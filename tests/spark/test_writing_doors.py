@@ -125,6 +125,24 @@ REFUSED: list[tuple[Callable[[SparkSession, Table], object], type[TidelakeError]
     (lambda _, t: t.update_where("fare = 10", {"fare": "nope + 1"}), SchemaError, "new values"),
     (lambda _, t: t.delete_partitions(["city=nope"]), ConfigError, "no partition"),
     (
+        lambda s, t: t.write(
+            frame(s, []), options={"hoodie.datasource.write.operation": "delete_partition"}
+        ),
+        ConfigError,
+        "takes no rows, and no partition is named",
+    ),
+    (
+        lambda s, t: t.write(
+            frame(s, []),
+            options={
+                "hoodie.datasource.write.operation": "delete_partition",
+                "hoodie.datasource.write.partitions.to.delete": "city=nope",
+            },
+        ),
+        ConfigError,
+        "no partition",
+    ),
+    (
         lambda s, t: t.upsert(frame(s, []), options={"hoodie.write.table.version": "6"}),
         ConfigError,
         "the table has 9",

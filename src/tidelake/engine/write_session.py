@@ -77,7 +77,13 @@ from tidelake.write.operation import (
 from tidelake.write.partial import brought_columns, refuse_partial, refuse_torn_groups
 from tidelake.write.plan import NewGroups, Workload, WritePlan, plan_new_files, plan_write
 from tidelake.write.ring import Rings, confirm_ring, load_rings, put_ring, renewed, ring_files
-from tidelake.write.schema import WriteSchema, evolve, fixed_columns, without_meta_columns
+from tidelake.write.schema import (
+    WriteSchema,
+    evolve,
+    fixed_columns,
+    refuse_other_past,
+    without_meta_columns,
+)
 from tidelake.write.schema_conflict import (
     SchemasClashError,
     refuse_hidden,
@@ -250,6 +256,9 @@ class WriteSession:
             and not self.config.column_groups,
             fixed=fixed_columns(self.config),
         )
+        if found.is_evolved and stored is not None:
+            past = (m.schema for m in self._newest_commits() if m.schema)
+            refuse_other_past(stored.avro, found.avro, past)
         if operation is WriteOperation.UPSERT:
             for field in self.merge.ordering_fields:
                 if field.partition(".")[0] not in schema.names:

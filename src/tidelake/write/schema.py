@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,33 @@ def evolve(
         return WriteSchema(avro=table, required=tuple(required))
     made = json.dumps({**old, "fields": fields}, separators=(",", ":"))
     return WriteSchema(avro=made, required=tuple(required), is_evolved=True)
+
+
+def refuse_other_past(table: str, made: str, past: Iterable[str]) -> None:
+    """Raise `SchemaError` for a new column whose name had another type in an earlier schema.
+
+    Files of that time may still hold it, and nobody could read them as the new type.
+    """
+    known = {f["name"] for f in parse_avro(table)["fields"]}
+    new = {f["name"]: f["type"] for f in parse_avro(made)["fields"] if f["name"] not in known}
+    if not new:
+        return
+    for schema in past:
+        for field in parse_avro(schema)["fields"]:
+            name = field["name"]
+            if name in new and not _holds(new[name], field["type"]):
+                raise SchemaError(
+                    f"column {name} is {shown(new[name])} in the rows and was "
+                    f"{shown(field['type'])} before it left the table, and files still hold it",
+                    next_step="give the column another name",
+                )
+
+
+def _holds(wide: Any, narrow: Any) -> bool:
+    try:
+        return bool(_merged(wide, narrow, "") is wide)
+    except SchemaError:
+        return False
 
 
 def fixed_columns(config: TableConfig) -> dict[str, str]:

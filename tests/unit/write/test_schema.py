@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidelake.errors import SchemaError
-from tidelake.write.schema import evolve, field_names
+from tidelake.write.schema import evolve, field_names, refuse_other_past
 
 
 def schema(*fields: tuple[str, Any], nullable: bool = True) -> str:
@@ -133,6 +133,14 @@ def test_missing_columns_leave_when_they_may() -> None:
     )
     assert list(types(found.avro)) == ["id", "ts"]
     assert found.is_evolved
+
+
+def test_a_name_does_not_come_back_with_another_type() -> None:
+    table, made = schema(("id", "string")), schema(("id", "string"), ("v", "long"))
+    refuse_other_past(table, made, [schema(("id", "string"), ("v", "int"))])
+    refuse_other_past(made, made, [schema(("v", "string"))])
+    with pytest.raises(SchemaError, match="v is bigint in the rows and was string before it left"):
+        refuse_other_past(table, made, [schema(("v", "string"))])
 
 
 def test_what_rows_are_found_and_ordered_by_keeps_its_type() -> None:
