@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.interop.apache_hudi import VERSION
+from tests.interop.apache_hudi import VERSION, write_options
 from tests.interop.shared_table import COW, MOR, TALLY
 from tidelake import Table
 from tidelake.files import read_slice
@@ -36,6 +36,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 VERSIONS = {"1.2.0": (9, 8), "1.0.2": (8,), "0.15.0": (6,)}[VERSION]
 NAN, INF = float("nan"), float("inf")
 LONG = "b" * 200
+_FIRST_STATS = 8
 _DAY = date(2026, 1, 1)
 _TIME = datetime(2026, 1, 1)  # noqa: DTZ001 - Spark gives and takes times without a zone
 
@@ -202,7 +203,7 @@ class Filtered:
         only = {} if version >= 9 else {_COLUMN_LIST: ",".join(PLAIN)}
         self.options = {
             "hoodie.metadata.enable": "true",
-            "hoodie.metadata.index.column.stats.enable": str(version >= 8).lower(),
+            "hoodie.metadata.index.column.stats.enable": str(version >= _FIRST_STATS).lower(),
             "hoodie.metadata.compact.max.delta.commits": "3",
             "hoodie.clean.automatic": "false",
             **only,
@@ -235,17 +236,8 @@ class Filtered:
         """Let Apache Hudi write."""
         rows = [row(n, ts, shift) for n in numbers]
         settings = {
-            "hoodie.table.name": "filtered",
+            **write_options("filtered", self.type, self.version, partition_by="region"),
             "hoodie.datasource.write.operation": operation,
-            "hoodie.datasource.write.table.type": self.type,
-            "hoodie.datasource.write.recordkey.field": "id",
-            "hoodie.datasource.write.partitionpath.field": "region",
-            "hoodie.datasource.write.hive_style_partitioning": "true",
-            "hoodie.datasource.write.precombine.field": "ts",
-            "hoodie.write.table.version": str(self.version),
-            "hoodie.write.auto.upgrade": "false",
-            "hoodie.compact.inline": "false",
-            "hoodie.upsert.shuffle.parallelism": "1",
             **self.options,
         }
         made = self.frame(rows).write.format("hudi").options(**settings)
@@ -263,10 +255,9 @@ class Filtered:
         """Ask both readers every question, and Apache about `twin` where its answer is wrong."""
         owed = self._owed()
         theirs = self._apache(metadata=True)
-        # On version 8 statistics may have been taken out of use, which costs time and no rows.
         config = load_table_config(LocalStorage(self.path))
         is_kept = "column_stats" in config.metadata_partitions
-        assert is_kept or self.version < 9
+        assert is_kept == (self.version >= _FIRST_STATS)
         assert self._pruned(theirs) > 0 or not is_kept, "nothing is left out"
         with ThreadPoolExecutor(4) as pool:
             answers = list(pool.map(lambda where: _keys(theirs, where), FILTERS))
@@ -312,7 +303,7 @@ class Filtered:
 
     def _apache(self, *, metadata: bool) -> DataFrame:
         reader = self.spark.read.format("hudi")
-        if not metadata or self.version < 8:
+        if not metadata or self.version < _FIRST_STATS:
             reader = reader.option("hoodie.metadata.enable", str(metadata).lower())
         return reader.load(self.path)
 

@@ -65,7 +65,7 @@ def joined(bounds: Iterable[ColumnBounds]) -> ColumnBounds | None:
         if found is None:
             found = one
             continue
-        if one.minimum is None:
+        if one.minimum is None and found.kind is not ValueKind.NULL:
             typed = found
         elif found.minimum is None:
             typed = replace(one, minimum=None, maximum=None)

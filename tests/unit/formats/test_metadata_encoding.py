@@ -242,6 +242,18 @@ def test_bounds_are_joined_to_what_holds_for_all() -> None:
     assert joined([]) is None
 
 
+def test_nulls_of_no_kind_take_that_of_other_nulls() -> None:
+    stored = of(ValueKind.NULL, None, None, 3)
+    assert joined([stored, of(ValueKind.INT, None, None, 3)]) == ColumnBounds(
+        kind=ValueKind.INT,
+        minimum=None,
+        maximum=None,
+        value_count=6,
+        null_count=6,
+        packed_bytes=10,
+    )
+
+
 def test_a_number_that_is_none_is_the_greatest() -> None:
     odd = joined([of(ValueKind.DOUBLE, 1.0, math.nan), of(ValueKind.DOUBLE, 0.0, 7.0)])
     assert odd is not None
