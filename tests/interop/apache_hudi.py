@@ -23,6 +23,7 @@ _SHA256 = {
 }
 #: The release of this process: a JVM holds one bundle.
 VERSION = os.environ.get("TIDELAKE_HUDI_VERSION", "1.2.0")
+_SHUFFLES = ("upsert", "insert", "bulkinsert", "delete")
 _BUNDLE = "hudi-spark3.5-bundle_2.12"
 _PATH = f"org/apache/hudi/{_BUNDLE}/{VERSION}/{_BUNDLE}-{VERSION}.jar"
 
@@ -41,6 +42,43 @@ def begin(start: str) -> str:
     """Return what to ask for so that a window of this release leaves out its start."""
     # 1.0.2 takes the begin of a window into it.
     return str(int(start) + 1) if VERSION == "1.0.2" and start != "000" else start
+
+
+def write_options(
+    name: str,
+    table_type: str,
+    version: int,
+    *,
+    key: str = "id",
+    partition_by: str = "",
+    ordering: str = "ts",
+) -> dict[str, str]:
+    """Return what tells Apache Hudi which table it writes, and to do nothing but the write."""
+    partitions = {
+        "hoodie.datasource.write.partitionpath.field": partition_by,
+        **(
+            {"hoodie.datasource.write.hive_style_partitioning": "true"}
+            if partition_by
+            else {
+                "hoodie.datasource.write.keygenerator.class": (
+                    "org.apache.hudi.keygen.NonpartitionedKeyGenerator"
+                )
+            }
+        ),
+    }
+    return {
+        "hoodie.table.name": name,
+        "hoodie.datasource.write.table.type": table_type,
+        "hoodie.datasource.write.recordkey.field": key,
+        **partitions,
+        **({"hoodie.datasource.write.precombine.field": ordering} if ordering else {}),
+        "hoodie.write.table.version": str(version),
+        "hoodie.write.auto.upgrade": "false",
+        "hoodie.compact.inline": "false",
+        "hoodie.clean.automatic": "false",
+        "hoodie.embed.timeline.server": "false",
+        **{f"hoodie.{kind}.shuffle.parallelism": "1" for kind in _SHUFFLES},
+    }
 
 
 def session(

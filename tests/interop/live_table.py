@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.golden.harness import Question, canonical
+from tests.interop.apache_hudi import write_options
 
 _COLUMNS = (
     "cast(concat('k', n) as string) as id",
@@ -104,19 +105,9 @@ class LiveTable:
 
     def _write(self, operation: str, rows: DataFrame, more: dict[str, str] | None = None) -> None:
         options = {
-            "hoodie.table.name": "live",
+            **write_options("live", self.table_type, self.table_version, partition_by="region"),
+            "hoodie.datasource.write.hive_style_partitioning": "false",
             "hoodie.datasource.write.operation": operation,
-            "hoodie.datasource.write.table.type": self.table_type,
-            "hoodie.datasource.write.recordkey.field": "id",
-            "hoodie.datasource.write.partitionpath.field": "region",
-            "hoodie.datasource.write.precombine.field": "ts",
-            "hoodie.write.table.version": str(self.table_version),
-            "hoodie.write.auto.upgrade": "false",
-            "hoodie.compact.inline": "false",
-            "hoodie.clean.automatic": "false",
-            "hoodie.upsert.shuffle.parallelism": "1",
-            "hoodie.insert.shuffle.parallelism": "1",
-            "hoodie.delete.shuffle.parallelism": "1",
             **self.options,
             **{key.replace("__", "."): value for key, value in (more or {}).items()},
         }

@@ -296,30 +296,19 @@ class SharedTable:
     ) -> None:
         kind = self.kind
         settings = {
-            "hoodie.table.name": "shared",
-            "hoodie.datasource.write.operation": operation,
-            "hoodie.datasource.write.table.type": kind.table_type,
-            "hoodie.datasource.write.recordkey.field": kind.key,
-            "hoodie.datasource.write.partitionpath.field": kind.partition_by,
-            "hoodie.datasource.write.hive_style_partitioning": "true",
-            "hoodie.write.table.version": str(kind.table_version),
-            "hoodie.write.auto.upgrade": "false",
-            "hoodie.compact.inline": "false",
-            "hoodie.clean.automatic": "false",
-            "hoodie.embed.timeline.server": "false",
-            "hoodie.upsert.shuffle.parallelism": "1",
-            "hoodie.insert.shuffle.parallelism": "1",
-            "hoodie.bulkinsert.shuffle.parallelism": "1",
-            "hoodie.delete.shuffle.parallelism": "1",
-            **(
-                {"hoodie.datasource.write.precombine.field": kind.ordering} if kind.ordering else {}
+            **apache_hudi.write_options(
+                "shared",
+                kind.table_type,
+                kind.table_version,
+                key=kind.key,
+                partition_by=kind.partition_by,
+                ordering=kind.ordering,
             ),
+            "hoodie.datasource.write.operation": operation,
             **kind.options,
             **kind.apache,
             **options,
         }
-        if not kind.partition_by:
-            del settings["hoodie.datasource.write.hive_style_partitioning"]
         frame = self.frame(rows).coalesce(1)
         frame.write.format("hudi").options(**settings).mode("append").save(str(self.path))
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.interop.apache_hudi import VERSION
+from tests.interop.apache_hudi import VERSION, write_options
 from tests.interop.shared_table import TALLY
 from tests.writes.cases import CDC, CDC_MODE, Case, RandomWrites
 from tests.writes.model import COLUMNS, SCHEMA, Do, Model, Step, Values
@@ -85,20 +85,11 @@ class LoggedTable:
     def they(self, step: Step) -> None:
         """Let Apache Hudi write."""
         case = self._case
+        table_type = "MERGE_ON_READ" if case.mor else "COPY_ON_WRITE"
         settings = {
-            "hoodie.table.name": "trips",
+            **write_options("trips", table_type, case.version, partition_by="city"),
             "hoodie.datasource.write.operation": step.do.value,
-            "hoodie.datasource.write.table.type": "MERGE_ON_READ" if case.mor else "COPY_ON_WRITE",
-            "hoodie.datasource.write.recordkey.field": "id",
-            "hoodie.datasource.write.partitionpath.field": "city",
-            "hoodie.datasource.write.hive_style_partitioning": "true",
-            "hoodie.datasource.write.precombine.field": "ts",
-            "hoodie.write.table.version": str(case.version),
-            "hoodie.write.auto.upgrade": "false",
             "hoodie.metadata.enable": "false",
-            "hoodie.compact.inline": "false",
-            "hoodie.clean.automatic": "false",
-            "hoodie.upsert.shuffle.parallelism": "1",
             **case.options,
         }
         rows = self._spark.createDataFrame([tuple(row.values()) for row in step.rows], SCHEMA)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.interop.apache_hudi import VERSION
+from tests.interop.apache_hudi import VERSION, write_options
 from tidelake import Table
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
@@ -89,18 +89,8 @@ class Shared:
     def apache_upsert(self, rows: Iterable[Row], **more: str) -> None:
         """Let Apache Hudi upsert whole rows; option names have `__` for a dot."""
         options = {
-            "hoodie.table.name": "merged",
+            **write_options("merged", self.table_type, self.version, partition_by="region"),
             "hoodie.datasource.write.operation": "upsert",
-            "hoodie.datasource.write.table.type": self.table_type,
-            "hoodie.datasource.write.recordkey.field": "id",
-            "hoodie.datasource.write.partitionpath.field": "region",
-            "hoodie.datasource.write.hive_style_partitioning": "true",
-            "hoodie.datasource.write.precombine.field": "ts",
-            "hoodie.write.table.version": str(self.version),
-            "hoodie.write.auto.upgrade": "false",
-            "hoodie.compact.inline": "false",
-            "hoodie.clean.automatic": "false",
-            "hoodie.upsert.shuffle.parallelism": "1",
             **self.options,
             **{name.replace("__", "."): value for name, value in more.items()},
         }

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.interop.apache_hudi import VERSION
+from tests.interop.apache_hudi import VERSION, write_options
 from tests.interop.listings import listed_files, metadata_partitions, stored_files
 from tidelake import Table
 
@@ -111,18 +111,11 @@ class Kept:
     def they(self, operation: str, numbers: Sequence[int], ts: int, **options: str) -> None:
         frame = self.rows(numbers, ts)
         settings = {
-            "hoodie.table.name": "kept",
+            **write_options("kept", self.type, self.version, partition_by="region"),
             "hoodie.datasource.write.operation": operation,
-            "hoodie.datasource.write.table.type": self.type,
-            "hoodie.datasource.write.recordkey.field": "id",
-            "hoodie.datasource.write.partitionpath.field": "region",
-            "hoodie.datasource.write.precombine.field": "ts",
-            "hoodie.write.table.version": str(self.version),
-            "hoodie.write.auto.upgrade": "false",
-            "hoodie.compact.inline": "false",
+            "hoodie.clean.automatic": "true",
             "hoodie.metadata.enable": "true",
             "hoodie.metadata.compact.max.delta.commits": "3",
-            "hoodie.upsert.shuffle.parallelism": "1",
             **{key.replace("__", "."): value for key, value in options.items()},
         }
         frame.write.format("hudi").options(**settings).mode("append").save(self.path)

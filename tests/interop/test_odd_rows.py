@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.interop.apache_hudi import VERSION
+from tests.interop.apache_hudi import VERSION, write_options
 from tests.interop.shared_table import COW, MOR, Kind, SharedTable
 from tests.interop.truth import Row, rows
 from tidelake import Table
@@ -160,16 +160,7 @@ def test_both_order_odd_numbers_alike(
     assert notes("ours") == owed
 
     given = {
-        "hoodie.table.name": "ordered",
-        "hoodie.datasource.write.table.type": table_type,
-        "hoodie.datasource.write.recordkey.field": "id",
-        "hoodie.datasource.write.partitionpath.field": "",
-        "hoodie.datasource.write.precombine.field": "ts",
-        "hoodie.datasource.write.keygenerator.class": (
-            "org.apache.hudi.keygen.NonpartitionedKeyGenerator"
-        ),
-        "hoodie.write.table.version": str(table_version),
-        "hoodie.write.auto.upgrade": "false",
+        **write_options("ordered", table_type, table_version),
         **(COMPACTED if table_type == MOR else {}),
         **options,
         **LISTED,

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
-from tests.interop.apache_hudi import VERSION
+from tests.interop.apache_hudi import VERSION, write_options
 from tests.interop.shared_table import COW, MOR, Kind, SharedTable
 from tests.interop.truth import Row, rows
 from tidelake import Table
@@ -260,14 +260,7 @@ def test_apache_reads_every_type_and_rewrites_it(
     assert texts(apache_rows(hudi_spark, path)) == sorted(owed)
 
     given = {
-        "hoodie.table.name": "types",
-        "hoodie.datasource.write.table.type": table_type,
-        "hoodie.datasource.write.recordkey.field": "id",
-        "hoodie.datasource.write.partitionpath.field": "p",
-        "hoodie.datasource.write.precombine.field": "ts",
-        "hoodie.datasource.write.hive_style_partitioning": "true",
-        "hoodie.write.table.version": str(table_version),
-        "hoodie.write.auto.upgrade": "false",
+        **write_options("types", table_type, table_version, partition_by="p"),
         **options,
         **services(Kind(table_type=table_type)),
     }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.interop.apache_hudi import VERSION
+from tests.interop.apache_hudi import VERSION, write_options
 from tests.scenarios.lake import COW, Fields, row
 from tests.scenarios.test_schema import MERGES, WORLDS, B, C, Two, World, new, world_name
 from tidelake.errors import SchemaConflictError
@@ -99,23 +99,15 @@ def test_apache_reads_and_continues(
     types = {"b": "string", "c": "bigint"}
     struct = ["id string, p string, ts bigint, v bigint", *(f"{c} {types[c]}" for c in columns[4:])]
     frame = hudi_spark.createDataFrame([given], ", ".join(struct)).coalesce(1)
+    table_type = "COPY_ON_WRITE" if kind is COW else "MERGE_ON_READ"
     settings = {
-        "hoodie.table.name": "t",
+        **write_options("t", table_type, version, partition_by="p"),
         "hoodie.datasource.write.operation": "upsert",
-        "hoodie.datasource.write.table.type": ("COPY_ON_WRITE" if kind is COW else "MERGE_ON_READ"),
-        "hoodie.datasource.write.recordkey.field": "id",
-        "hoodie.datasource.write.partitionpath.field": "p",
-        "hoodie.datasource.write.hive_style_partitioning": "true",
         "hoodie.table.ordering.fields": "ts",
-        "hoodie.datasource.write.precombine.field": "ts",
-        "hoodie.write.table.version": str(version),
-        "hoodie.write.auto.upgrade": "false",
         "hoodie.write.lock.provider": (
             "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider"
         ),
         "hoodie.clean.failed.writes.policy": "LAZY",
-        "hoodie.embed.timeline.server": "false",
-        "hoodie.upsert.shuffle.parallelism": "1",
         **{n: v for n, v in options.items() if not n.endswith("skew_ms")},
     }
     frame.write.format("hudi").options(**settings).mode("append").save(path)
