@@ -151,8 +151,6 @@ FAULTS: Mapping[str, Callable[[str], bool]] = {
 #: Conditions for which Spark's reader of Parquet tells 0 from -0, where a file has a dictionary of
 #: the column: it finds no others by listing either.
 AT_ZERO = re.compile(r"c_(float|double) (=|in) \(?(-?0D|float\('?-?0'?\))")
-#: On version 8 statistics are kept of these alone.
-PLAIN = ("id", "region", "ts", "c_bool", "c_int", "c_long", "c_float", "c_double", "c_str")
 SCHEMA = "id string, region string, ts bigint, " + ", ".join(
     f"{name} {kind}" for name, (kind, _, _) in COLUMNS.items()
 )
@@ -200,13 +198,11 @@ class Filtered:
         self.rows: dict[str, tuple[Any, ...]] = {}
         self.differences: list[str] = []
         self.excused: Counter[str] = Counter()
-        only = {} if version >= 9 else {_COLUMN_LIST: ",".join(PLAIN)}
         self.options = {
             "hoodie.metadata.enable": "true",
             "hoodie.metadata.index.column.stats.enable": str(version >= _FIRST_STATS).lower(),
             "hoodie.metadata.compact.max.delta.commits": "3",
             "hoodie.clean.automatic": "false",
-            **only,
         }
         Table.create(
             spark,
@@ -315,9 +311,6 @@ class Filtered:
             return whole - frame.where("c_int = 2147483647").rdd.getNumPartitions()
         finally:
             self.spark.conf.unset("spark.sql.files.openCostInBytes")
-
-
-_COLUMN_LIST = "hoodie.metadata.index.column.stats.column.list"
 
 
 def row(number: int, ts: int, shift: int) -> tuple[Any, ...]:

@@ -39,6 +39,10 @@ class ValueKind(IntEnum):
 Physical = Any
 
 
+#: What every decimal has in tables before version 9, whatever its column has.
+UNTYPED_DECIMAL = "30,15"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnBounds:
     """What is known of one column in one file or partition.
@@ -56,6 +60,12 @@ class ColumnBounds:
     packed_bytes: int = 0
     plain_bytes: int = 0
     info: str | None = None
+
+
+def decimal_digits(info: str | None) -> tuple[int, int]:
+    """Return precision and scale."""
+    precision, _, scale = (info or "38,0").partition(",")
+    return int(precision), int(scale)
 
 
 def joined(bounds: Iterable[ColumnBounds]) -> ColumnBounds | None:

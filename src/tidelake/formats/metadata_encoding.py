@@ -9,11 +9,18 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 from uuid import UUID
 
 from tidelake.errors import Malformed
 from tidelake.formats import avro_file
-from tidelake.formats.column_bounds import ColumnBounds, Physical, ValueKind
+from tidelake.formats.column_bounds import (
+    UNTYPED_DECIMAL,
+    ColumnBounds,
+    Physical,
+    ValueKind,
+    decimal_digits,
+)
 from tidelake.formats.metadata_record import (
     FileEntry,
     RecordLocation,
@@ -51,17 +58,22 @@ _BRANCH: Mapping[ValueKind, int] = {
     ValueKind.STRING: 7,
     ValueKind.UUID: 7,
 }
-#: Kinds whose wrapper before version 9 is known from files of Apache Hudi.
-_V1_KINDS = frozenset(
-    {
-        ValueKind.BOOLEAN,
-        ValueKind.INT,
-        ValueKind.LONG,
-        ValueKind.FLOAT,
-        ValueKind.DOUBLE,
-        ValueKind.STRING,
-    }
-)
+#: Before version 9 a record does not say the kind of its values. What Apache Hudi stores them as.
+_UNTYPED: Mapping[ValueKind, ValueKind] = {
+    ValueKind.BOOLEAN: ValueKind.BOOLEAN,
+    ValueKind.INT: ValueKind.INT,
+    ValueKind.DATE: ValueKind.DATE,
+    ValueKind.LONG: ValueKind.LONG,
+    ValueKind.TIMESTAMP_MICROS: ValueKind.LONG,
+    ValueKind.LOCAL_TIMESTAMP_MICROS: ValueKind.LONG,
+    ValueKind.FLOAT: ValueKind.FLOAT,
+    ValueKind.DOUBLE: ValueKind.DOUBLE,
+    ValueKind.BYTES: ValueKind.BYTES,
+    ValueKind.DECIMAL: ValueKind.DECIMAL,
+    ValueKind.STRING: ValueKind.STRING,
+}
+#: Branches of wrappers that are no longer used from version 9 on.
+_UNTYPED_BRANCH = {**_BRANCH, ValueKind.DATE: 8, ValueKind.DECIMAL: 9}
 
 
 def encode_files(
@@ -92,11 +104,12 @@ def encode_column_stats(
 ) -> bytes:
     """Return the bounds of a column in the file, or in the partition, of that name.
 
-    The kind must be one that `column_stats_fit`.
+    They must be what `stored_bounds` makes of them.
     """
     kind = RecordType.PARTITION_STATS if is_partition else RecordType.COLUMN_STATS
     parts = [_HEAD, _long(kind), _NULL, _NULL, _SET, _SET, _text(name), _SET, _text(column)]
-    parts += (_bound(bounds.kind, value) for value in _told(bounds))
+    branch = (_BRANCH if table_version >= _FIRST_TYPED else _UNTYPED_BRANCH).get(bounds.kind, 0)
+    parts += (_bound(branch, bounds.kind, value) for value in _told(bounds))
     counts = (bounds.value_count, bounds.null_count, bounds.packed_bytes, bounds.plain_bytes)
     parts += (_SET + _long(count) for count in counts)
     parts.append(_FALSE)
@@ -135,9 +148,29 @@ def encode_deleted_stats(table_version: int, *, name: str, column: str) -> bytes
     return b"".join((*parts, _NULL * others))
 
 
-def column_stats_fit(kind: ValueKind, table_version: int) -> bool:
+def column_stats_fit(kind: ValueKind, info: str | None, table_version: int) -> bool:
     """Return whether bounds of that kind can be told to readers of that table version."""
-    return kind in (_BRANCH if table_version >= _FIRST_TYPED else _V1_KINDS)
+    if table_version >= _FIRST_TYPED:
+        return kind in _BRANCH
+    if kind is not ValueKind.DECIMAL:
+        return kind in _UNTYPED
+    (precision, scale), (most, places) = decimal_digits(info), decimal_digits(UNTYPED_DECIMAL)
+    return scale <= places and precision + places - scale <= most
+
+
+def stored_bounds(bounds: ColumnBounds, table_version: int) -> ColumnBounds:
+    """Return bounds of a kind that `column_stats_fit` as records of a table version hold them."""
+    if table_version >= _FIRST_TYPED or bounds.kind is ValueKind.NULL:
+        return bounds
+    if bounds.kind is not ValueKind.DECIMAL:
+        return replace(bounds, kind=_UNTYPED[bounds.kind])
+    factor = 10 ** (decimal_digits(UNTYPED_DECIMAL)[1] - decimal_digits(bounds.info)[1])
+    return replace(
+        bounds,
+        minimum=None if bounds.minimum is None else bounds.minimum * factor,
+        maximum=None if bounds.maximum is None else bounds.maximum * factor,
+        info=UNTYPED_DECIMAL,
+    )
 
 
 def encode_location(location: RecordLocation, instant_ms: int, table_version: int) -> bytes:
@@ -169,10 +202,8 @@ def transcode(value: bytes, written_with: str, schema: str) -> bytes:
         raise Malformed(f"a metadata record does not fit another schema: {cause!r}") from cause
 
 
-def _bound(kind: ValueKind, value: Physical | None) -> bytes:
-    if value is None:
-        return _NULL
-    return _long(_BRANCH[kind]) + _physical(kind, value)
+def _bound(branch: int, kind: ValueKind, value: Physical | None) -> bytes:
+    return _NULL if value is None else _long(branch) + _physical(kind, value)
 
 
 def _physical(kind: ValueKind, value: Physical) -> bytes:

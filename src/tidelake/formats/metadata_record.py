@@ -10,21 +10,26 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Context, Decimal
 from enum import IntEnum
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import xxhash
 
 from tidelake.errors import Malformed
 from tidelake.formats import avro_file
-from tidelake.formats.column_bounds import ColumnBounds, ValueKind
+from tidelake.formats.column_bounds import (
+    UNTYPED_DECIMAL,
+    ColumnBounds,
+    ValueKind,
+    decimal_digits,
+)
 
 ALL_PARTITIONS = "__all_partitions__"
 _ROOT_PARTITION = "."
 _HASH_SEED = 0xFFFFFFFFDABADABA
 _EPOCH_DAY = date(1970, 1, 1)
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the zone is added where the type has one
-_V1_DECIMAL_SCALE = 15
+_V1_DECIMAL_SCALE = decimal_digits(UNTYPED_DECIMAL)[1]
 _EXACT = Context(prec=200)
 _NO_INDEX = -1
 _DECIMAL_ORDINAL = 10
@@ -155,7 +160,7 @@ def decode_bounds(value: bytes, schema_text: str) -> ColumnBounds | None:
             null_count=_int(content["nullCount"]),
             packed_bytes=_int(content["totalSize"]),
             plain_bytes=_int(content["totalUncompressedSize"]),
-            info=None if typed is None else typed["additionalInfo"],
+            info=_stored_info(kind, typed),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as cause:
         raise (
@@ -175,10 +180,19 @@ def _stored_kind(bound: object, typed: Mapping[str, Any] | None) -> ValueKind | 
     return _V1_KIND.get(bound[0].rpartition(".")[2])
 
 
+def _stored_info(kind: ValueKind, typed: Mapping[str, Any] | None) -> str | None:
+    if typed is not None:
+        return cast("str | None", typed["additionalInfo"])
+    return UNTYPED_DECIMAL if kind is ValueKind.DECIMAL else None
+
+
 def _stored(bound: Any, kind: ValueKind) -> Any:
     if bound is None:
         return None
     value = bound[1]["value"]
+    if isinstance(value, Decimal):
+        # The decoder followed the logical type that the schema gives.
+        return int(value.scaleb(_V1_DECIMAL_SCALE, _EXACT))
     if kind is ValueKind.DECIMAL:
         return int.from_bytes(value, "big", signed=True)
     return value
@@ -279,7 +293,10 @@ _V1_KIND = {
     "LongWrapper": ValueKind.LONG,
     "FloatWrapper": ValueKind.FLOAT,
     "DoubleWrapper": ValueKind.DOUBLE,
+    "BytesWrapper": ValueKind.BYTES,
     "StringWrapper": ValueKind.STRING,
+    "DateWrapper": ValueKind.DATE,
+    "DecimalWrapper": ValueKind.DECIMAL,
 }
 #: Stands for a value whose meaning cannot be told for sure.
 _UNKNOWN = object()

@@ -23,6 +23,7 @@ from tidelake.formats.metadata_encoding import (
     column_stats_fit,
     encode_column_stats,
     encode_deleted_stats,
+    stored_bounds,
 )
 from tidelake.formats.metadata_record import (
     ALL_PARTITIONS,
@@ -80,7 +81,7 @@ def is_told(changes: FileChanges, columns: Sequence[str], table_version: int) ->
             bounds = changes.bounds.get(_path(partition, name), {})
             for column in columns:
                 known = bounds.get(column)
-                if known is None or not column_stats_fit(known.kind, table_version):
+                if known is None or not _fits(known, table_version):
                     return False
     return True
 
@@ -94,11 +95,12 @@ def stats_records(
     fresh: dict[str, dict[str, list[ColumnBounds]]] = {}
     for partition, files in changes.written.items():
         for name in data_files(partition, files):
-            bounds = changes.bounds[_path(partition, name)]
+            known = changes.bounds[_path(partition, name)]
             for column in columns:
                 key = _file_key(column, partition, name)
-                values[key] = encode_column_stats(bounds[column], version, name=name, column=column)
-                fresh.setdefault(partition, {}).setdefault(column, []).append(bounds[column])
+                bounds = stored_bounds(known[column], version)
+                values[key] = encode_column_stats(bounds, version, name=name, column=column)
+                fresh.setdefault(partition, {}).setdefault(column, []).append(bounds)
     for partition, names in changes.deleted.items():
         for name in data_files(partition, names):
             for column in columns:
@@ -135,9 +137,7 @@ def _partition_records(
             return None
         older = [before[key]] if key in before else []
         bounds = joined([*older, *fresh[partition][column]])
-        if bounds is None or not (
-            bounds.value_count == 0 or column_stats_fit(bounds.kind, version)
-        ):
+        if bounds is None or not (bounds.value_count == 0 or _fits(bounds, version)):
             return None
         records[key] = encode_column_stats(
             bounds,
@@ -179,10 +179,11 @@ def all_records(
     for path, known in bounds.items():
         partition, _, name = path.rpartition("/")
         for column in columns:
+            each = stored_bounds(known[column], table_version)
             files[_file_key(column, partition, name)] = encode_column_stats(
-                known[column], table_version, name=name, column=column
+                each, table_version, name=name, column=column
             )
-            parts.setdefault((partition, column), []).append(known[column])
+            parts.setdefault((partition, column), []).append(each)
     partitions = {}
     for (partition, column), found in parts.items():
         both = joined(found)
@@ -227,7 +228,7 @@ def stats_columns(
     able = [
         name
         for name, kind in kinds.items()
-        if not name.startswith("_hoodie_") and column_stats_fit(kind.kind, table_version)
+        if not name.startswith("_hoodie_") and column_stats_fit(kind.kind, kind.info, table_version)
     ]
     for name in wanted:
         if name not in able:
@@ -244,6 +245,10 @@ def data_files(partition: str, names: Iterable[str]) -> Iterator[str]:
         log = parse_log(partition, name, 0)
         if parse_base(partition, name, 0) or (log is not None and not log.is_cdc):
             yield name
+
+
+def _fits(bounds: ColumnBounds, table_version: int) -> bool:
+    return column_stats_fit(bounds.kind, bounds.info, table_version)
 
 
 def _file_key(column: str, partition: str, name: str) -> str:

@@ -7,6 +7,7 @@ import json
 import math
 import zipfile
 from collections.abc import Iterator
+from decimal import Decimal
 from functools import cache
 
 import pytest
@@ -21,6 +22,7 @@ from tidelake.formats.metadata_encoding import (
     encode_column_stats,
     encode_files,
     encode_location,
+    stored_bounds,
     transcode,
 )
 from tidelake.formats.metadata_record import FileEntry, FileList, RecordLocation
@@ -163,17 +165,8 @@ def test_column_stats_of_hudi_are_encoded_as_hudi_did(version: int) -> None:
         stats = record["ColumnStatsMetadata"]
         if stats is None or record["_hoodie_file_name"] is not None or stats["isDeleted"]:
             continue
-        kind = _kind(stats)
-        bounds = ColumnBounds(
-            kind=kind,
-            minimum=_physical(kind, stats["minValue"]),
-            maximum=_physical(kind, stats["maxValue"]),
-            value_count=stats["valueCount"],
-            null_count=stats["nullCount"],
-            packed_bytes=stats["totalSize"],
-            plain_bytes=stats["totalUncompressedSize"],
-            info=(stats.get("valueType") or {}).get("additionalInfo"),
-        )
+        bounds = metadata_record.decode_bounds(value, schema)
+        assert bounds is not None
         again = encode_column_stats(
             bounds,
             version,
@@ -182,31 +175,52 @@ def test_column_stats_of_hudi_are_encoded_as_hudi_did(version: int) -> None:
             is_partition=record["type"] == 6,
         )
         assert again == value
-        assert column_stats_fit(kind, version) or kind is ValueKind.NULL
-        kinds.add(kind)
+        fits = column_stats_fit(bounds.kind, bounds.info, version)
+        assert fits or bounds.kind is ValueKind.NULL
+        kinds.add(bounds.kind)
     assert kinds >= {ValueKind.STRING, ValueKind.DOUBLE, ValueKind.LONG}
     if version == 9:
         assert kinds >= {ValueKind.DECIMAL, ValueKind.DATE, ValueKind.TIMESTAMP_MICROS}
         assert kinds >= {ValueKind.BOOLEAN, ValueKind.INT, ValueKind.FLOAT, ValueKind.BYTES}
 
 
-def _kind(stats: dict[str, object]) -> ValueKind:
-    typed = stats.get("valueType")
-    if isinstance(typed, dict):
-        return ValueKind(typed["typeOrdinal"])
-    bound = stats["minValue"]
-    if not isinstance(bound, tuple):
-        return ValueKind.STRING
-    return ValueKind[bound[0].rpartition(".")[2].removesuffix("Wrapper").upper()]
+@pytest.mark.parametrize(
+    ("kind", "info", "bounds", "told"),
+    [
+        (ValueKind.DATE, None, (-46_000, 20_454), ("DateWrapper", -46_000, 20_454)),
+        (ValueKind.TIMESTAMP_MICROS, None, (-1, 7), ("LongWrapper", -1, 7)),
+        (ValueKind.LOCAL_TIMESTAMP_MICROS, None, (-1, 7), ("LongWrapper", -1, 7)),
+        (ValueKind.BYTES, None, (b"", b"\xff"), ("BytesWrapper", b"", b"\xff")),
+        (
+            ValueKind.DECIMAL,
+            "9,2",
+            (-999_999_999, 1),
+            ("DecimalWrapper", Decimal("-9999999.99"), Decimal("0.01")),
+        ),
+    ],
+)
+def test_version_8_stores_values_in_wrappers_of_its_own(
+    kind: ValueKind, info: str | None, bounds: tuple[object, object], told: tuple[object, ...]
+) -> None:
+    least, greatest = bounds
+    given = ColumnBounds(
+        kind=kind, minimum=least, maximum=greatest, value_count=3, null_count=0, info=info
+    )
+    assert column_stats_fit(kind, info, 8)
+    stored = stored_bounds(given, 8)
+    value = encode_column_stats(stored, 8, name="f.parquet", column="c")
+    found = avro_file.decode_value(value, record_schema_text(8))["ColumnStatsMetadata"]
+    wrapper, low, high = told
+    for side, owed in (("minValue", low), ("maxValue", high)):
+        name, fields = found[side]
+        assert (name.rpartition(".")[2], fields["value"]) == (wrapper, owed)
+    assert metadata_record.decode_bounds(value, record_schema_text(8)) == stored
 
 
-def _physical(kind: ValueKind, bound: tuple[str, dict[str, object]] | None) -> object:
-    if bound is None:
-        return None
-    value = bound[1]["value"]
-    if kind is ValueKind.DECIMAL and isinstance(value, bytes):
-        return int.from_bytes(value, "big", signed=True)
-    return value
+@pytest.mark.parametrize("info", ["38,10", "18,0", "20,16"])
+def test_version_8_has_no_room_for_some_decimals(info: str) -> None:
+    assert not column_stats_fit(ValueKind.DECIMAL, info, 8)
+    assert column_stats_fit(ValueKind.DECIMAL, info, 9)
 
 
 @pytest.mark.parametrize("older", [6, 8])
