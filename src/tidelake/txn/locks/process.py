@@ -46,7 +46,9 @@ def is_gone(mark: str) -> bool:
     if found is None or found["machine"] != _machine():
         return False
     facts = _facts(int(found["pid"]))
-    return facts is None or facts[_STATE] in _GONE_STATES or facts[_START] != found["start"]
+    if facts is None:
+        return not _exists(int(found["pid"]))
+    return facts[_STATE] in _GONE_STATES or facts[_START] != found["start"]
 
 
 @cache
@@ -60,9 +62,20 @@ def _machine() -> str | None:
 
 
 def _facts(pid: int) -> list[str] | None:
-    """Return what the system says of a process, or None when there is no such process."""
+    """Return what the system says of a process, or None when it says nothing."""
     try:
         text = (_PROC / str(pid) / "stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:
         return None
     return text.rpartition(")")[2].split()
+
+
+def _exists(pid: int) -> bool:
+    """Return whether there is such a process; `/proc` may hide those of other users."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
