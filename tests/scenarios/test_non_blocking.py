@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,27 @@ from tidelake.engine import compaction as engine_compaction
 from tidelake.engine import write_session
 from tidelake.engine.compaction import Compactor
 from tidelake.engine.write_session import WriteSession
-from tidelake.errors import ConfigError, UnsupportedTableError, WriteConflictError
+from tidelake.errors import (
+    ConfigError,
+    IncrementalRangeError,
+    MissingFileError,
+    TimeTravelError,
+    UnsupportedTableError,
+    WriteConflictError,
+)
 from tidelake.files import log_records
 from tidelake.formats.log_block import valid_blocks
-from tidelake.model import Action, FileSlice, TableType
-from tidelake.read import incremental
+from tidelake.model import Action, Commit, FileSlice, TableType
+from tidelake.read import incremental, snapshot
+from tidelake.services import clean_plan
 from tidelake.testing import ManualClock
 from tidelake.timeline import Timeline
 from tidelake.timeline.history import LsmHistory
-from tidelake.txn import conflict, protocol
+from tidelake.txn import candidates, conflict, protocol
 from tidelake.txn.conflict import Rule
 from tidelake.txn.planned import schedule
 from tidelake.view.table_view import CommitTimes
+from tidelake.write import sharing
 
 ONE_BUCKET = {**BUCKETS, "hoodie.bucket.index.num.buckets": "1"}
 SHARED = {**NBCC, **ONE_BUCKET}
@@ -75,6 +85,29 @@ def test_C_02_equal_ordering_values(tmp_path: Path) -> None:
         if compacts == "after":
             lake.compactor().both()
             assert lake.values() == {"a": 1}
+
+
+@guards(requested_order_merge)
+@pytest.mark.parametrize("version", [8, 9])
+def test_C_03_commit_time_ordering(tmp_path: Path, version: int) -> None:
+    """By commit time A [1,10] wins over B [2,4], whatever their values, compacted or not."""
+    by_commit = {**SHARED, "hoodie.record.merge.mode": "COMMIT_TIME_ORDERING"}
+    for compacts in ("never", "planned between", "between", "after"):
+        lake = Lake(tmp_path / compacts, MOR, version, by_commit)
+        lake.write([row("a", 5, 0)])
+        first = lake.writing([row("a", 1, 1)]).begun()
+        second = lake.writing([row("a", 9, 2)]).begun().commit()
+        planned = lake.compactor().schedule() if "between" in compacts else None
+        if planned is not None and compacts == "between":
+            lake.compactor().run(planned)
+        done = first.commit()
+        assert lake.values() == {"a": 1}
+        if planned is not None and compacts == "planned between":
+            lake.compactor().run(planned)
+        if compacts == "after":
+            lake.compactor().both()
+        assert lake.values() == lake.values(done.requested_time) == {"a": 1}
+        assert lake.values(second.completion_time) == {"a": 2}
 
 
 def demo(lake: Lake) -> tuple[Any, str]:
@@ -129,6 +162,25 @@ def test_C_05_a_query_while_the_compaction_runs(tmp_path: Path) -> None:
     newest = slices(lake)[-1]
     assert newest.base_instant_time < planned
     assert len(newest.log_files) == 3
+
+
+@guards(sliced_by_request)
+def test_C_06_a_log_that_completes_while_the_compaction_runs(tmp_path: Path) -> None:
+    """Requested before the plan and completed during the run: behind it, and there at any time."""
+    lake = Lake(tmp_path, MOR, 9, SHARED)
+    third, planned = demo(lake)
+    before = lake.values()
+    assert files_of_attempt(lake, planned)
+    late = third.commit()
+    whole = {**before, "c": 4}
+    assert lake.values() == lake.values(late.completion_time) == whole
+    done = lake.compactor().run(planned)
+    newest = slices(lake)[-1]
+    assert (newest.base_instant_time, len(newest.log_files)) == (planned, 1)
+    for time_ in (None, late.completion_time, late.requested_time, done.completion_time):
+        assert lake.values(time_) == whole
+    assert lake.values(str(int(late.completion_time) - 1)) == before
+    assert set(lake.incremental(late.completion_time, done.completion_time)) == set()
 
 
 def plans_before_its_time(patch: pytest.MonkeyPatch) -> None:
@@ -198,6 +250,59 @@ def archive_first(lake: Lake) -> str:
     return first
 
 
+def nothing_is_missed(patch: pytest.MonkeyPatch) -> None:
+    for module in (incremental, snapshot):
+        patch.setattr(module, "refuse_missing_files", lambda *_, **__: None)
+
+
+@guards(nothing_is_missed)
+@pytest.mark.parametrize("is_late", [True, False])
+def test_C_09_a_committed_log_that_is_gone(tmp_path: Path, is_late: bool) -> None:
+    """Fewer rows are no answer: now, in the past and in windows; a late log is no exception."""
+    lake = Lake(tmp_path, MOR, 9, SHARED)
+    third, planned = demo(lake)
+    base = lake.state().timeline.by_completion_time()[-1].completion_time or ""
+    if is_late:
+        lost = third.commit()
+        lake.compactor().run(planned)
+    else:
+        lake.compactor().run(planned)
+        lost = third.commit()
+    last = lake.write([row("d", 5)])
+    (path,) = lake.root.glob(f"p=x/.*{lost.requested_time}*")
+    path.unlink()
+    for ask in (
+        lake.values,
+        lambda: lake.values(lost.completion_time),
+        lambda: lake.values(last.completion_time),
+        lambda: lake.incremental(base),
+        lambda: lake.incremental(base, last.completion_time),
+    ):
+        with pytest.raises(MissingFileError, match="if a clean ran while"):
+            ask()
+
+
+def pending_counts(patch: pytest.MonkeyPatch) -> None:
+    real = CommitTimes.__call__
+
+    def seen(times: CommitTimes, requested_time: str) -> str | None:
+        return real(times, requested_time) or requested_time
+
+    patch.setattr(CommitTimes, "__call__", seen)
+
+
+@guards(pending_counts)
+def test_C_09_files_of_a_pending_write_come_and_go(tmp_path: Path) -> None:
+    """Nobody reads them, so nobody misses them."""
+    lake = Lake(tmp_path, MOR, 9, SHARED)
+    third, planned = demo(lake)
+    assert files_of_attempt(lake, planned)
+    seen = lake.values()
+    (path,) = lake.root.glob(f"p=x/.*{third.txn.instant_time}*")
+    path.unlink()
+    assert lake.values() == seen == {"a": 2, "b": 3}
+
+
 def stops_at_the_first(patch: pytest.MonkeyPatch) -> None:
     def early(blocks: Any, *, is_visible: Any, **given: Any) -> Any:
         seen = []
@@ -236,6 +341,28 @@ def test_C_11_out_of_order_completion(tmp_path: Path) -> None:
     done = late.commit()
     assert set(lake.incremental(early.completion_time)) == {"w1"}
     assert set(lake.incremental(done.completion_time)) == set()
+
+
+def test_C_12_windows_across_compactions(tmp_path: Path) -> None:
+    """Adjacent windows give each change once, and a compaction brings none."""
+    lake = Lake(tmp_path, MOR, 9, SHARED)
+    ends = [lake.write([row("a", 1), row("b", 1)]).completion_time]
+    late = lake.writing([row("b", 3), row("l", 3)]).begun()
+    ends.append(lake.write([row("a", 2)]).completion_time)
+    planned = lake.compactor().schedule()
+    assert planned is not None
+    ends.append(late.commit().completion_time)
+    ends.append(lake.compactor().run(planned).completion_time)
+    ends.append(lake.write([row("a", 0), row("c", 4)]).completion_time)
+    done = lake.compactor().both()
+    assert done is not None
+    ends.append(done.completion_time)
+    found = [
+        {key: changed["v"] for key, changed in lake.incremental(start, end).items()}
+        for start, end in pairwise(["0", *ends])
+    ]
+    assert found == [{"a": 1, "b": 1}, {"a": 2}, {"b": 3, "l": 3}, {}, {"c": 4}, {}]
+    assert lake.incremental(ends[-1]) == {}
 
 
 def partially(lake: Lake, key: str, ts: int, **columns: Any) -> None:
@@ -306,6 +433,47 @@ def test_C_14_a_transaction_longer_than_a_day(tmp_path: Path) -> None:
     assert "long" in lake.incremental(second.completion_time)
 
 
+def requested_for_completed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LsmHistory, "completion_times", lambda _: {})
+
+
+@guards(requested_for_completed)
+def test_C_15_the_time_of_an_archived_commit(tmp_path: Path) -> None:
+    """The requested time of an archived commit still means the table as of that commit."""
+    lake = Lake(tmp_path, MOR, 9, SHARED)
+    first = archive_first(lake)
+    assert lake.values(first) == {"first": 1}
+    with pytest.raises(TimeTravelError, match="did not exist"):
+        lake.values(str(int(first) - 1))
+
+
+def bounded_by_a_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(clean_plan, "_reached", lambda now, *_: now.timeline.writes()[-1])
+
+
+@guards(bounded_by_a_commit)
+def test_C_15_a_slice_that_was_cleaned(tmp_path: Path) -> None:
+    """The past is whole or refused: no newer slice answers, and no rest of an older one."""
+    one = {
+        "hoodie.clean.automatic": "false",
+        "hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS",
+        "hoodie.clean.fileversions.retained": "1",
+    }
+    lake = Lake(tmp_path, MOR, 9, {**SHARED, **one})
+    lake.write([row("a", 1), row("b", 1)])
+    planned = lake.compactor().schedule()
+    assert planned is not None
+    during = lake.write([row("a", 2)])
+    done = lake.compactor().run(planned)
+    (cleaned,) = lake.caretaker().clean()
+    assert cleaned.files_deleted == 1
+    with pytest.raises(TimeTravelError, match="were cleaned"):
+        lake.values(during.completion_time)
+    with pytest.raises(IncrementalRangeError, match="were cleaned"):
+        lake.incremental("0", during.completion_time)
+    assert lake.values() == lake.values(done.completion_time) == {"a": 2, "b": 1}
+
+
 @guards(lambda patch: patch.setattr(write_session, "_replaced", lambda _: {}))
 def test_C_16_delete_a_partition_and_insert_again(tmp_path: Path) -> None:
     """Buckets of a deleted partition take new rows, three times over."""
@@ -332,6 +500,51 @@ def test_C_17_a_bulk_insert_beside_a_stream(tmp_path: Path) -> None:
     assert lake.values() == {"a": 5, "l": 1, "s": 1}
     lake.compactor().both()
     assert lake.values() == {"a": 5, "l": 1, "s": 1}
+
+
+def replace_all(lake: Lake, options: Mapping[str, str] | None = None) -> Commit:
+    """Delete the partition of all rows."""
+    session = lake.writing([], {**OCC, **(options or {})}).session
+    with session.begin(WriteOperation.DELETE_PARTITION, None) as txn:
+        replaced = session.retire(txn, ["p=x"])
+        txn.start()
+        return session.commit(txn, [], lake.state().schema().avro, replaced=replaced)
+
+
+def nobody_is_blind(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(candidates, "FIXED_ID_MARK", "no such id")
+
+
+@guards(nobody_is_blind)
+def test_C_18_a_replacement_beside_a_writer_that_never_looks(tmp_path: Path) -> None:
+    """A partition is not deleted under a running write, whose rows nobody would see."""
+    lake = Lake(tmp_path, MOR, 9, SHARED)
+    lake.write([row("a", 1)])
+    running = lake.writing([row("b", 2)]).begun()
+    with pytest.raises(WriteConflictError, match="may still add") as refused:
+        replace_all(lake)
+    assert refused.value.theirs == running.txn.instant_time
+    running.commit()
+    assert lake.values() == {"a": 1, "b": 2}
+    replace_all(lake)
+    assert lake.values() == {}
+    lake.write([row("b", 0)])
+    assert lake.values() == {"b": 0}
+
+
+@guards(lambda patch: patch.setattr(sharing, "_EXCLUSIVE", frozenset()))
+@pytest.mark.parametrize(
+    "operation", [WriteOperation.INSERT_OVERWRITE, WriteOperation.INSERT_OVERWRITE_TABLE]
+)
+def test_C_18_what_retires_file_groups_is_not_for_all(
+    tmp_path: Path, operation: WriteOperation
+) -> None:
+    """Overwriting is refused to non-blocking writers, with the way out."""
+    lake = Lake(tmp_path, MOR, 9, SHARED)
+    lake.write([row("a", 1)])
+    with pytest.raises(UnsupportedTableError, match="OPTIMISTIC_CONCURRENCY_CONTROL"):
+        lake.writing([row("b", 2)], operation=operation).begun()
+    assert lake.values() == {"a": 1}
 
 
 WRONG = [

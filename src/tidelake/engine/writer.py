@@ -75,6 +75,7 @@ from tidelake.write.partitions import named_partitions
 from tidelake.write.plan import Workload, WritePlan
 from tidelake.write.ring import Rings
 from tidelake.write.schema import without_meta_columns
+from tidelake.write.sharing import refuse_exclusive
 
 #: Sort modes that bring the rows of a partition together, and those that order them.
 _REPARTITIONED = frozenset(
@@ -308,6 +309,7 @@ class Writer:
         done = session.done_before(write_id)
         if done is not None:
             return done
+        refuse_exclusive(session.options.concurrency.mode, WriteOperation.DELETE_PARTITION)
         chosen = named_partitions(session.config, wanted, session.state.view.partitions())
         avro = without_meta_columns(session.table_schema().avro)
         with session.begin(WriteOperation.DELETE_PARTITION, write_id, looked_up=False) as txn:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidelake.config import HollowCommitPolicy, TimeBasis
-from tidelake.errors import ConfigError, IncrementalRangeError
-from tidelake.formats.commit_metadata import CommitMetadata
+from tidelake.errors import ConfigError, IncrementalRangeError, MissingFileError
 from tidelake.model import FileGroupId, FileSlice, Instant
+from tidelake.read.missing_files import refuse_missing_files
 from tidelake.read.prune import Pruner
 from tidelake.read.scan import (
     EVERYTHING,
@@ -141,16 +141,12 @@ def plan_incremental(
     touched = None if seen.archived or seen.is_whole else _touched(state, seen.instants)
     partitions = _within(pruner.partitions(), touched)
     slices = state.view.latest_slices(partitions, as_of=at)
+    if at is not None and at.time < (state.earliest_retained or ""):
+        _refuse_cleaned(state, at, touched, slices, partitions)
+    elif not state.is_listed_by_metadata:
+        refuse_missing_files(state, slices, partitions, at, only=touched)
     if touched is not None:
-        if at is not None:
-            _refuse_cleaned(state, seen, touched, slices, partitions)
         slices = [s for s in slices if s.group in touched]
-    elif at is not None and at.time < (state.earliest_retained or ""):
-        raise IncrementalRangeError(
-            f"files as of {at.time} were cleaned: the table keeps its past from "
-            f"{state.earliest_retained} on",
-            next_step=f"end the window at {state.earliest_retained} or later, or leave out the end",
-        )
     kept = pruner.slices(slices, base_only=False)
     return ScanPlan(spec=spec, tasks=slice_tasks(state, kept), output=output)
 
@@ -171,39 +167,50 @@ def _within(
     return written if partitions is None else [p for p in written if p in set(partitions)]
 
 
-def _touched(state: TableState, instants: Iterable[Instant]) -> Mapping[FileGroupId, str]:
-    """Return the file groups that `instants` wrote, each with the newest file named for it."""
-    found: dict[FileGroupId, str] = {}
-    for instant in instants:
-        metadata: CommitMetadata = state.contents.commit_metadata(instant)
-        for partition, stats in metadata.partition_to_write_stats.items():
-            for stat in stats:
-                if stat.file_id and stat.path:
-                    found[FileGroupId(partition, stat.file_id)] = stat.path
-    return found
+def _touched(state: TableState, instants: Iterable[Instant]) -> frozenset[FileGroupId]:
+    """Return the file groups that `instants` wrote."""
+    return frozenset(
+        FileGroupId(partition, stat.file_id)
+        for instant in instants
+        for partition, stats in state.contents.commit_metadata(
+            instant
+        ).partition_to_write_stats.items()
+        for stat in stats
+        if stat.file_id and stat.path
+    )
 
 
 def _refuse_cleaned(
     state: TableState,
-    seen: Window,
-    touched: Mapping[FileGroupId, str],
-    slices: Iterable[FileSlice],
+    at: AsOf,
+    touched: Collection[FileGroupId] | None,
+    slices: Sequence[FileSlice],
     partitions: Sequence[str] | None,
 ) -> None:
-    """Raise when a file that the end of the window needs is gone from storage."""
-    present = {s.group: s for s in slices}
-    wanted = None if partitions is None else set(partitions)
-    for group, path in touched.items():
-        if wanted is not None and group.partition not in wanted:
-            continue
-        piece = present.get(group)
-        files = () if piece is None else (piece.base_file, *piece.log_files)
-        if any(f is not None and f.path == path for f in files):
-            continue
-        if piece is None and state.view.is_replaced(group, _end_of(state, seen)):
-            continue
+    """Raise unless every file is left that the end of the window needs, which nobody promised."""
+    if touched is None:
         raise IncrementalRangeError(
-            f"the rows as of {seen.end} are gone: {path} was cleaned",
-            next_step="leave out the end to read every row changed since the start as it is now, "
-            "or read windows before the cleaner passes them",
+            f"files as of {at.time} were cleaned: the table keeps its past from "
+            f"{state.earliest_retained} on",
+            next_step=f"end the window at {state.earliest_retained} or later, or leave out the end",
         )
+    try:
+        refuse_missing_files(state, slices, partitions, at, only=touched)
+    except MissingFileError as gone:
+        raise _cleaned(at, gone.path) from gone
+    for piece in slices:
+        if piece.group in touched and piece.base_file is None and _may_lack_logs(state):
+            raise _cleaned(at, f"a file of {piece.group.partition}/{piece.group.file_id}")
+
+
+def _may_lack_logs(state: TableState) -> bool:
+    """Return whether logs without a base file may be all that is left of a slice."""
+    return state.by_completion_time and bool(state.history.completion_times())
+
+
+def _cleaned(at: AsOf, what: str) -> IncrementalRangeError:
+    return IncrementalRangeError(
+        f"the rows as of {at.time} are gone: {what} was cleaned",
+        next_step="leave out the end to read every row changed since the start as it is now, "
+        "or read windows before the cleaner passes them",
+    )

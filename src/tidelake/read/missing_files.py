@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from tidelake.config import TimeBasis
 from tidelake.errors import MissingFileError
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.file_name import parse_base, parse_log
-from tidelake.model import FileGroupId, FileSlice, Instant
-from tidelake.read.state import TableState
+from tidelake.model import Action, FileGroupId, FileSlice, Instant
+from tidelake.read.state import TableState, is_by
+from tidelake.view import AsOf
 
 #: How many written files are looked at, newest first: enough for all that most tables keep active,
 #: and a bound for the others.
@@ -16,33 +18,48 @@ _LOOKED_AT = 4096
 
 
 def refuse_missing_files(
-    state: TableState, slices: Iterable[FileSlice], partitions: Collection[str] | None
+    state: TableState,
+    slices: Iterable[FileSlice],
+    partitions: Collection[str] | None,
+    as_of: AsOf | None = None,
+    *,
+    only: Collection[FileGroupId] | None = None,
 ) -> None:
     """Raise `MissingFileError` when the newest slices lack a file that a write put there.
 
     A listing of storage shows what is there and not what should be, so a lost file would only mean
-    fewer rows. `slices` are the newest ones of `partitions`, or of all partitions.
+    fewer rows. `slices` are the newest ones of `partitions`, or of all partitions, now or at a
+    point in the past; `only` leaves other file groups aside.
     """
+    if state.by_completion_time and as_of is not None and as_of.basis is TimeBasis.REQUESTED:
+        return  # what completed later may have been requested before
+    wanted = None if partitions is None else frozenset(partitions)
     present = {piece.group: piece for piece in slices}
-    settled: set[FileGroupId] = set()
+    settled: dict[FileGroupId, str] = {}
     looked_at = 0
     for instant in reversed(state.writes_by_time()):
+        if as_of is not None and not is_by(instant, as_of):
+            continue
         if looked_at >= _LOOKED_AT:
             return
         stats = state.contents.commit_metadata(instant).partition_to_write_stats
         for partition, of in stats.items():
             looked_at += len(of)
-            if partitions is not None and partition not in partitions:
+            if wanted is not None and partition not in wanted:
                 continue
             for stat in of:
                 group = FileGroupId(partition, stat.file_id or "")
-                if group in settled or not stat.path or state.view.is_replaced(group):
+                if only is not None and group not in only:
+                    continue
+                if not stat.path or state.view.is_replaced(group, as_of):
+                    continue
+                if _belongs_by(stat, instant, state) < settled.get(group, ""):
                     continue
                 if _is_missing(present.get(group), stat, instant, state):
                     raise MissingFileError(stat.path)
                 if parse_base(partition, _name(stat), 0) is not None:
-                    # Whatever was written to the group before is inside this base file.
-                    settled.add(group)
+                    # Whatever the group had when this base file was asked for is inside it.
+                    settled[group] = instant.requested_time
 
 
 def _is_missing(
@@ -58,9 +75,15 @@ def _is_missing(
         return False
     if piece.base_file is None:
         return True
-    by_name = not state.by_completion_time
-    belongs_by = log.instant_time if by_name else instant.completion_time or ""
-    return piece.base_file.instant_time <= belongs_by
+    return piece.base_file.instant_time <= _belongs_by(stat, instant, state)
+
+
+def _belongs_by(stat: WriteStat, instant: Instant, state: TableState) -> str:
+    """Return the time that says to which slice a file belongs: to the newest from before it."""
+    log = parse_log("", _name(stat), 0)
+    if log is None or instant.planned_as is Action.LOGCOMPACTION:
+        return instant.requested_time
+    return instant.completion_time or "" if state.by_completion_time else log.instant_time
 
 
 def _name(stat: WriteStat) -> str:

@@ -38,8 +38,8 @@ def plan_snapshot(
         known = state.view.partitions() if partitions is None else partitions
         partitions = [p for p in known if p in selection.partitions]
     slices = state.view.latest_slices(partitions, as_of=at)
-    if at is None and not state.is_listed_by_metadata:
-        refuse_missing_files(state, slices, None if partitions is None else frozenset(partitions))
+    if not state.is_listed_by_metadata:
+        refuse_missing_files(state, slices, partitions, at)
     kept = pruner.slices(slices, base_only=base_only)
     return ScanPlan(
         spec=spec,

@@ -147,10 +147,17 @@ class TableState:
         basis = TimeBasis.REQUESTED
         if self.by_completion_time and self.options.time_travel_basis is TimeBasis.COMPLETION:
             basis = TimeBasis.COMPLETION
-            named = self.timeline.completion_time_of(at)
-            at = named or at
+            at = self._completion_of(at) or at
         self._refuse_unreachable(at, basis)
         return AsOf(time=at, basis=basis)
+
+    def _completion_of(self, requested_time: str) -> str | None:
+        """Return when an instant completed, archived or not; None when there is no such instant."""
+        found = self.timeline.completion_time_of(requested_time)
+        first = self.timeline.first_completed_time
+        if found is None and first is not None and requested_time < first:
+            found = self.history.completion_times().get(requested_time)
+        return found
 
     def _refuse_unreachable(self, at: str, basis: TimeBasis) -> None:
         writes = self.timeline.writes()
@@ -163,7 +170,11 @@ class TableState:
                 f"the table has no completed commit, so there is nothing as of {at}",
                 next_step="write to the table first, or read it without a time",
             )
-        if at < earliest and not self.history.completion_times():
+        if at < earliest:
+            archived = self.history.completion_times()
+            known = archived.values() if basis is TimeBasis.COMPLETION else archived
+            earliest = min([earliest, *known])
+        if at < earliest:
             raise TimeTravelError(
                 f"the table did not exist at {at}: its first commit is {earliest}",
                 next_step=f"choose a time from {earliest} on",
@@ -195,7 +206,7 @@ class TableState:
         Raises `TimeTravelError` when somebody deleted some of them all the same.
         """
         as_of = AsOf(time=at, basis=basis)
-        writes = [i for i in self.timeline.writes() if _is_by(i, as_of)]
+        writes = [i for i in self.timeline.writes() if is_by(i, as_of)]
         if not writes:
             return False
         current = max(writes, key=lambda i: _time(i, basis))
@@ -255,7 +266,7 @@ class TableState:
     def schema(self, as_of: AsOf | None = None) -> TableSchema:
         """Return the table's schema now or as of a point in time."""
         avro, path = self.config.create_schema, PROPERTIES_PATH
-        writes = [i for i in self.writes_by_time() if as_of is None or _is_by(i, as_of)]
+        writes = [i for i in self.writes_by_time() if as_of is None or is_by(i, as_of)]
         found = commit_with_schema(writes, self.contents)
         if found is not None:
             avro = found[1]
@@ -294,7 +305,8 @@ def _time(instant: Instant, basis: TimeBasis) -> str:
     return instant.requested_time if basis is TimeBasis.REQUESTED else instant.completion_time or ""
 
 
-def _is_by(instant: Instant, as_of: AsOf) -> bool:
+def is_by(instant: Instant, as_of: AsOf) -> bool:
+    """Return whether an instant had taken effect at a point in the past."""
     if as_of.basis is TimeBasis.REQUESTED:
         return instant.requested_time <= as_of.time
     return instant.completion_time is not None and instant.completion_time <= as_of.time

@@ -11,7 +11,7 @@ since then tell. A commit that only adds file groups or logs supersedes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidelake.config import CleanOptions, CleanPolicy
 from tidelake.formats import plans
@@ -172,9 +172,11 @@ def _horizon(now: TableNow, options: CleanOptions, last: LastClean | None) -> In
 def _reached(now: TableNow, reach: str, last: LastClean | None) -> Instant | None:
     """Return the horizon of a clean by file versions, which follows from what it deletes."""
     previous = "" if last is None else last.retained
-    if not reach and not previous:
+    time = max(reach, previous)
+    if not time:
         return None
-    return _first_from(now, max(reach, previous)) or now.timeline.writes()[-1]
+    # A compaction may have completed after every write was requested: then no commit bounds it.
+    return _first_from(now, time) or replace(now.timeline.writes()[-1], requested_time=time)
 
 
 def _first_from(now: TableNow, time: str) -> Instant | None:

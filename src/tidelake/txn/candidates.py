@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tidelake.errors import MissingFileError
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata, WriteStat
-from tidelake.formats.file_name import parse_base
+from tidelake.formats.file_name import FIXED_ID_MARK, parse_base
 from tidelake.model import WRITE_ACTIONS, Action, Instant, State, Word
 from tidelake.timeline import History, Timeline, TimelineContents
 from tidelake.txn.conflict import Footprint, Kind, Slot
@@ -103,18 +103,22 @@ def pending_candidates(
     *,
     ours: Kind,
     allows_update: bool = False,
+    retires_fixed: bool = False,
 ) -> list[Instant]:
     """Return the pending instants that a commit of the kind `ours` may invalidate.
 
-    Other pending writes are none of them: they will find ours when they commit. `allows_update` is
-    the strategy under which a clustering gives way to writes.
+    Other pending writes are none of them: they will find ours when they commit. Those that never
+    look are, when ours `retires_fixed` file groups of theirs. `allows_update` is the strategy under
+    which a clustering gives way to writes.
     """
     others = (i for i in timeline.pending if i.requested_time != start.requested_time)
-    return [
-        instant
-        for instant in others
-        if _matters(ours, _pending_kind(instant, contents), allows_update=allows_update)
-    ]
+    found = []
+    for instant in others:
+        kind = _pending_kind(instant, contents)
+        is_blind = retires_fixed and kind is Kind.INGESTION
+        if is_blind or _matters(ours, kind, allows_update=allows_update):
+            found.append(instant)
+    return found
 
 
 def _matters(ours: Kind, pending: Kind | None, *, allows_update: bool) -> bool:
@@ -208,6 +212,7 @@ def of_stats(
         files=files,
         filled_slots=frozenset(filled),
         replaces_table=operation.upper() == _WHOLE_TABLE,
+        retires_fixed=any(FIXED_ID_MARK in one for ids in replaced.values() for one in ids),
     )
 
 

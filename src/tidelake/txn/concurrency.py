@@ -160,11 +160,13 @@ class Reviewer:
             theirs = footprint(instant, self.contents, self.concurrency.slot_name, self.history)
             if theirs is None:
                 continue
-            if ours.kind is Kind.CLUSTERING and theirs.is_pending:
+            if theirs.is_pending and theirs.kind is Kind.INGESTION:
                 if not self.is_alive(theirs.requested_time):
                     continue  # whatever it wrote will be rolled back
                 if is_silent(theirs):
-                    raise self._conflict(ours, instant, theirs, Rule.CLUSTERING_WAITS)
+                    is_plan = ours.kind is Kind.CLUSTERING
+                    rule = Rule.CLUSTERING_WAITS if is_plan else Rule.WRITERS_PENDING
+                    raise self._conflict(ours, instant, theirs, rule)
             rule = judge(ours, theirs, table_version=self.table_version)
             if rule.refuses:
                 raise self._conflict(ours, instant, theirs, rule)
@@ -215,6 +217,7 @@ class Reviewer:
             self.start,
             ours=ours.kind,
             allows_update=self.concurrency.allows_update,
+            retires_fixed=ours.retires_fixed,
         )
 
     def _targets(self, rollback: Instant, instant_time: str) -> bool:
@@ -305,6 +308,8 @@ def _next_step(rule: Rule, theirs: Footprint) -> str:
         return "run the compaction to its end, then the write again"
     if rule is Rule.CLUSTERING_WAITS:
         return "carry the plan out again once the pending write has ended"
+    if rule is Rule.WRITERS_PENDING:
+        return "run it again once the pending write has ended; nobody else may write meanwhile"
     if rule is Rule.CLUSTERING_YIELDS:
         return "plan the clustering anew; it takes in the rows that were written since"
     if rule is Rule.COMPACTED_PAST:
@@ -315,12 +320,14 @@ def _next_step(rule: Rule, theirs: Footprint) -> str:
     )
 
 
+#: What lasts until the pending operation has ended.
+_LASTING = frozenset(
+    {Rule.CLUSTERING_PENDING, Rule.CLUSTERING_WAITS, Rule.TWO_BASES, Rule.WRITERS_PENDING}
+)
+
+
 def _retry(rule: Rule, theirs: Footprint) -> str:
-    if theirs.is_pending and rule in (
-        Rule.CLUSTERING_PENDING,
-        Rule.CLUSTERING_WAITS,
-        Rule.TWO_BASES,
-    ):
+    if theirs.is_pending and rule in _LASTING:
         return "would meet the same until that is done or rolled back"
     return "would succeed, unless somebody else changes the same meanwhile"
 
@@ -328,6 +335,8 @@ def _retry(rule: Rule, theirs: Footprint) -> str:
 def _avoidance(rule: Rule) -> str:
     if rule is Rule.SAME_NEW_KEYS:
         return "a bucket index, under which a key has one place from the start"
+    if rule is Rule.WRITERS_PENDING:
+        return "replacing partitions while no non-blocking writer has begun a write"
     if rule in (Rule.CLUSTERING_PENDING, Rule.CLUSTERED_AWAY):
         return "hoodie.clustering.updates.strategy=allow, under which clusterings give way"
     if rule in (Rule.TWO_BASES, Rule.SHARED_LOGS):

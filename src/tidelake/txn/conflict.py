@@ -60,6 +60,8 @@ class Footprint:
     """Those of `base_slots` to which the operation added keys."""
     replaces_table: bool = False
     """Whether everything is to go that was in the table, in partitions yet to come as well."""
+    retires_fixed: bool = False
+    """Whether it retires file groups to which writers add without a look at what others do."""
 
     @property
     def is_pending(self) -> bool:
@@ -81,6 +83,7 @@ class Rule(Word):
     CLUSTERING_PENDING = "a pending clustering is moving the rows of the file group"
     CLUSTERING_YIELDS = "rows of the file group were written since the clustering was planned"
     CLUSTERING_WAITS = "a pending write has not said yet which file groups it will change"
+    WRITERS_PENDING = "a pending write may still add to the file groups that would be retired"
     OVERLAP = "both changed the same file group"
     SAME_NEW_KEYS = "both added the same keys, each to a file group of its own"
 
@@ -99,6 +102,7 @@ _REFUSING = frozenset(
         Rule.CLUSTERING_PENDING,
         Rule.CLUSTERING_YIELDS,
         Rule.CLUSTERING_WAITS,
+        Rule.WRITERS_PENDING,
         Rule.OVERLAP,
         Rule.SAME_NEW_KEYS,
     }
@@ -140,7 +144,7 @@ def judge(ours: Footprint, theirs: Footprint, *, table_version: int) -> Rule:
         return Rule.CLUSTERING_PENDING if theirs.is_pending else Rule.CLUSTERED_AWAY
     if theirs.kind in (Kind.COMPACTION, Kind.LOG_COMPACTION):
         return _judge_against_compaction(ours, theirs, shared, table_version)
-    return Rule.OVERLAP
+    return Rule.WRITERS_PENDING if theirs.is_pending else Rule.OVERLAP
 
 
 def _judge_log_compaction(ours: Footprint, theirs: Footprint) -> Rule:

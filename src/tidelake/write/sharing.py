@@ -72,7 +72,12 @@ def refuse_blocking(mode: ConcurrencyMode, operation: WriteOperation, index: Ind
         raise _not_non_blocking(
             "the buckets are found by consistent hashing, which moves keys", "simple buckets"
         )
-    if operation in _EXCLUSIVE:
+    refuse_exclusive(mode, operation)
+
+
+def refuse_exclusive(mode: ConcurrencyMode, operation: WriteOperation) -> None:
+    """Raise when writers that never give way cannot do `operation` at all."""
+    if mode is ConcurrencyMode.NON_BLOCKING and operation in _EXCLUSIVE:
         raise UnsupportedTableError(
             f"{operation} retires file groups whose ids every writer gives by itself",
             next_step=f"run it with {concurrency_keys.CONCURRENCY_MODE.name}="
