@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random  # noqa: TID251 - seeded below
 import time as system_time
@@ -10,21 +11,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from tests.scenarios.lake import BUCKETS, COW, MOR, NBCC, Lake, row
 from tests.scenarios.rules import guards
 from tests.sim.planted import lost_lock_unnoticed, no_high_water_mark
 from tests.unit.txn.toy_table import SCHEMA, Toy, new_storage
 from tests.unit.txn.toy_writer import LEASE_MS, Writer
+from tidelake.cli.main import main
+from tidelake.config.concurrency_keys import LOCK_PROVIDER
 from tidelake.env import Env
-from tidelake.errors import ClockAheadError, LockLostError
+from tidelake.errors import ClockAheadError, LockLostError, LockTimeoutError
 from tidelake.files.write_task import WriteToken
 from tidelake.model import Action, TableType
 from tidelake.storage import MemoryStorage
 from tidelake.testing import Fault, FaultyStorage, ManualClock, SeededIds
 from tidelake.timeline import Publisher, load_table_config, load_timeline
 from tidelake.txn import protocol, time
-from tidelake.txn.locks import StorageLock
+from tidelake.txn.locks import FileSystemLock, StorageLock, TableLock, file_system
+from tidelake.txn.locks.process import process_mark
+from tidelake.txn.locks.storage_lock import LOCK_FILE
 from tidelake.txn.time import InstantTimes
 
 
@@ -78,6 +84,27 @@ def test_A_02_a_clock_behind_within_the_bound(storage: MemoryStorage) -> None:
 
 
 @guards(no_high_water_mark)
+@pytest.mark.parametrize("version", [8, 9])
+def test_A_03_a_clock_beyond_the_bound(tmp_path: Path, version: int) -> None:
+    """A clock that is, or jumps, further back than the bound: times ascend, and nobody waits."""
+    clock = ManualClock()
+    options = {"hoodie.time.generator.max_expected_clock_skew_ms": "200"}
+    lake = Lake(tmp_path, COW, version, {**options, "hoodie.metadata.enable": "true"}, clock=clock)
+    done = [lake.write([row("a", 1)])]
+    clock.sleep_ms(-10_000)
+    now_ms = clock.now_ms()
+    done.append(lake.write([row("a", 2)]))
+    assert clock.now_ms() - now_ms < 5_000, "the lock is not held until the clock is right"
+    ours = lake.writing([row("a", 3)]).begun()
+    clock.sleep_ms(-10_000)
+    done.append(ours.commit())
+    times = [t for commit in done for t in (commit.requested_time, commit.completion_time)]
+    assert times == sorted(set(times))
+    assert set(lake.incremental(done[1].completion_time)) == {"a"}
+    assert lake.values() == {"a": 3}
+
+
+@guards(no_high_water_mark)
 def test_A_04_a_clock_far_behind(storage: MemoryStorage, caplog: pytest.LogCaptureFixture) -> None:
     """A clock five minutes behind goes on from the timeline, and the skew is told."""
     ahead = ManualClock()
@@ -110,6 +137,33 @@ def test_A_05_an_instant_in_the_future(storage: MemoryStorage) -> None:
     ours.concurrency = replace(ours.concurrency, max_future_ms=2 * two_days_ms)
     later = ours.begin()
     assert later.instant_time > ahead.completion_time
+
+
+@guards(lost_lock_unnoticed)
+def test_A_06_a_time_is_taken_and_published_at_once(storage: MemoryStorage) -> None:
+    """Whoever loses the lock between its time and the file does not publish: others went on."""
+    clock = ManualClock()
+    newer: list[str] = []
+
+    class Stalls(ManualClock):
+        @override
+        def sleep_ms(self, delay_ms: int) -> None:
+            # The first writer has its time, and waits out the skew before it publishes.
+            if not newer:
+                newer.append("")
+                clock.sleep_ms(LEASE_MS + 1)
+                newer[0] = Writer(storage, clock, 2).begin().instant_time
+
+        @override
+        def now_ms(self) -> int:
+            return clock.now_ms()
+
+    slow = Writer(storage, Stalls(), 1)
+    slow.concurrency = replace(slow.concurrency, max_skew_ms=200)
+    with pytest.raises(LockLostError):
+        slow.begin()
+    pending = load_timeline(storage, load_table_config(storage)).pending
+    assert [i.requested_time for i in pending] == newer
 
 
 def put_over(patch: pytest.MonkeyPatch) -> None:
@@ -178,6 +232,31 @@ def _die(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
+def never_expires(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FileSystemLock, "_has_expired", lambda _: False)
+    patch.setattr(file_system, "is_gone", lambda _: False)
+
+
+@guards(never_expires)
+@pytest.mark.parametrize("holder", ["spark-7:41", "dead"])
+def test_A_09_a_holder_that_crashed(tmp_path: Path, holder: str) -> None:
+    """Its lock is free once it expires, and at once where it is sure that the process is gone."""
+    lake = Lake(tmp_path, COW, 9, {"hoodie.write.lock.wait_time_ms": "50"})
+    lake.write([row("a", 1)])
+    lock = lake.root / ".hoodie/lock"
+    if holder == "dead":
+        name, _, began = process_mark().rpartition("-")
+        holder = f"{name}-{int(began) - 1}"
+    lock.write_text(json.dumps({"owner": holder, "since_ms": 1_794_700_800_000}))
+    if "spark" in holder:
+        with pytest.raises(LockTimeoutError, match=f"{holder} holds it since 2026-11-15 00:00"):
+            lake.write([row("a", 2)])
+        os.utime(lock, (1, 1))
+    lake.write([row("a", 3)])
+    assert lake.values() == {"a": 3}
+    assert not lock.exists()
+
+
 @guards(lost_lock_unnoticed)
 def test_A_10_a_lease_lost_in_the_critical_section(storage: MemoryStorage) -> None:
     """A holder stalls past its lease after the checks, another commits: the first gives up."""
@@ -227,6 +306,34 @@ def test_A_11_a_renewal_answered_412() -> None:
     stolen.break_lock()
     assert stolen.try_acquire()
     assert not lock.still_held(0), "a lock that somebody else took is not ours"
+
+
+HOLDERS = [
+    ("file system", ".hoodie/lock", {"owner": "spark-7:41", "since_ms": 1_794_700_800_000}),
+    ("storage", LOCK_FILE, {"owner": "spark-7:41", "validUntil": 2**42, "expired": False}),
+]
+
+
+@guards(lambda patch: patch.setattr(TableLock, "_acquire", lambda _: None))
+@pytest.mark.parametrize(("provider", "path", "content"), HOLDERS)
+def test_A_12_a_lock_that_does_not_come(
+    tmp_path: Path, provider: str, path: str, content: dict[str, object]
+) -> None:
+    """The wait ends with who has the lock; nothing was written, and a lock can be released."""
+    options = {"hoodie.write.lock.provider": provider, "hoodie.write.lock.wait_time_ms": "50"}
+    lake = Lake(tmp_path, COW, 9, options)
+    lake.write([row("a", 1)])
+    ours = lake.writing([row("a", 2)])
+    (lake.root / path).write_text(json.dumps(content))
+    before = lake.state().timeline
+    with pytest.raises(LockTimeoutError, match="spark-7:41 holds it") as refused:
+        ours.begun()
+    assert "hoodie.write.lock.wait_time_ms" in refused.value.next_step
+    assert lake.state().timeline.instants == before.instants
+    released = ["lock", "release", str(lake.root), "--option", f"{LOCK_PROVIDER.name}={provider}"]
+    assert main(released) == 0
+    ours.begun().commit()
+    assert lake.values() == {"a": 2}
 
 
 @guards(no_high_water_mark)
