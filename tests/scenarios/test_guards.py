@@ -116,6 +116,20 @@ def test_d20_a_dead_process_keeps_nobody_waiting(
     assert lake.values() == {"a": 1, "b": 3}
 
 
+def test_a_clean_takes_away_the_heartbeats_of_what_has_ended(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, COW)
+    done = lake.write([row("a", 1)])
+    live = lake.writing([row("a", 2)]).begun()
+    beats = lake.root / ".hoodie/.heartbeat"
+    ended, young = beats / done.requested_time, beats / "20261116000000000"
+    ended.touch()  # by a process that died at the end
+    young.touch()
+    os.utime(ended, (1, 1))
+    lake.caretaker().clean()
+    assert {path.name for path in beats.iterdir()} == {live.txn.instant_time, young.name}
+    live.commit()
+
+
 def own_patience(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Beats, "sharer", lambda *_: None)
 

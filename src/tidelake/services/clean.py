@@ -41,6 +41,7 @@ from tidelake.timeline import Publisher
 from tidelake.txn import FileChanges, MetadataKeeper
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.failed_files import absolute_path
+from tidelake.txn.heartbeat import delete_stale_beats
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +87,8 @@ def clean(
     with shared.section():
         is_new = bool(done) or shared.is_shared
         now = TableNow.load(env, keeper, shared) if is_new else now
+        if expires_ms is not None:
+            delete_stale_beats(env, now.timeline.pending, expires_ms=expires_ms)
         requested_time = schedule_clean(now, options)
     if requested_time is not None:
         cleaned = _run_unless_done(TableNow.load(env, keeper, shared), requested_time)

@@ -191,6 +191,15 @@ def is_alive(beats: Beats, instant_time: str, *, now_ms: int, expires_ms: int) -
     return True
 
 
+def delete_stale_beats(env: Env, pending: Iterable[Instant], *, expires_ms: int) -> None:
+    """Delete the heartbeats of instants that have ended, which a crash at their end left."""
+    running = {instant.requested_time for instant in pending}
+    now_ms = env.clock.now_ms()
+    for name, last_ms in last_beats(env.storage).last_ms.items():
+        if name not in running and now_ms - last_ms > expires_ms:
+            env.storage.delete(heartbeat_path(name))
+
+
 def live_sharers(env: Env, instants: Iterable[Instant]) -> Iterator[tuple[str, Sharer]]:
     """Return those of the pending instants that writers are at who share the table."""
     times = [instant.requested_time for instant in instants]

@@ -23,7 +23,7 @@ from tidelake.txn.locks.provider import Holder
 FILE_NAME = "lock"
 _RENEW_BELOW = 2 / 3
 _LAST_MS = 253_402_200_000_000
-_NAMELESS = "a writer that left no name, such as Apache Hudi's,"
+_NAMELESS = "a writer that left no name (perhaps Apache Hudi's)"
 _OTHER_FOLDER = (
     "nothing was written; let every writer of the table write to that folder, or let all of them "
     "name another one as hoodie.write.lock.filesystem.path"
