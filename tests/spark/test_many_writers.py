@@ -19,6 +19,7 @@ from tidelake import (
     UnsupportedTableError,
     WriteConflictError,
 )
+from tidelake.engine.write_session import WriteSession
 
 SCHEMA = "id string, p string, ts bigint, v int"
 OCC = {
@@ -188,3 +189,57 @@ def test_c19_each_precondition_is_named(spark: SparkSession, tmp_path: Path) -> 
     table = create(spark, tmp_path / "overwrite", "MERGE_ON_READ", 9, options)
     with pytest.raises(UnsupportedTableError, match="retires file groups"):
         table.insert_overwrite(rows(spark, [("a", "x", 1, 1)]), options=options)
+
+
+def meanwhile(patch: pytest.MonkeyPatch, step: str, act: Callable[[], object]) -> None:
+    """Let something happen once, right before a write begins on the timeline, or commits."""
+    real = getattr(WriteSession, step)
+    left = [act]
+
+    def interrupted(session: WriteSession, *args: Any, **given: Any) -> Any:
+        if left:
+            left.pop()()
+        return real(session, *args, **given)
+
+    patch.setattr(WriteSession, step, interrupted)
+
+
+@pytest.mark.parametrize("step", ["begin", "commit"])
+def test_b24_an_update_is_made_of_what_others_left(
+    spark: SparkSession, tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(spark, tmp_path, "COPY_ON_WRITE", 9, OCC)
+    table.upsert(rows(spark, [("a", "x", 1, 1)]), options=OCC)
+    meanwhile(monkeypatch, step, lambda: table.upsert(rows(spark, [("a", "x", 2, 5)]), options=OCC))
+    done = table.update_where(
+        "id = 'a'",
+        {"v": "v + 10"},
+        options={**OCC, "hoodie.write.num.retries.on.conflict.failures": "1"},
+    )
+    assert done.attempts == 2
+    assert found(table) == {"a": (2, 15)}
+
+
+def test_b18_a_record_index_has_a_key_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {
+        **OCC,
+        "hoodie.index.type": "RECORD_INDEX",
+        "hoodie.metadata.record.index.enable": "true",
+    }
+    table = create(spark, tmp_path, "COPY_ON_WRITE", 9, options)
+    table.upsert(rows(spark, [("a", "x", 1, 1)]), options=options)
+
+    def late(new: tuple[str, str, int, int]) -> Callable[[], Commit]:
+        return lambda: table.insert_overwrite(rows(spark, [new]), options=options)
+
+    with monkeypatch.context() as patch:
+        meanwhile(patch, "commit", late(("k", "y", 2, 2)))
+        with pytest.raises(WriteConflictError, match="added the same keys"):
+            table.upsert(rows(spark, [("k", "x", 3, 3)]), options=options)
+    with monkeypatch.context() as patch:
+        meanwhile(patch, "begin", late(("o", "x", 2, 2)))
+        with pytest.raises(WriteConflictError, match="both changed the same file group"):
+            table.upsert(rows(spark, [("a", "x", 3, 3)]), options=options)
+    assert found(table) == {"k": (2, 2), "o": (2, 2)}

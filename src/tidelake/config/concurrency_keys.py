@@ -102,6 +102,12 @@ EARLY_COMMITS = _key(
     "markers are gone.",
     default="false",
 )
+EARLY_DELAY_MS = _key(
+    "hoodie.write.concurrency.async.conflict.detector.initial_delay_ms",
+    Kind.INTEGER,
+    "Taken for the sake of Hudi's writers; the first look is taken before any file is written.",
+    default="0",
+)
 EARLY_PERIOD_MS = _key(
     "hoodie.write.concurrency.async.conflict.detector.period_ms",
     Kind.INTEGER,

@@ -34,6 +34,7 @@ from tidelake.errors import (
     CorruptFileError,
     SchemaConflictError,
     SchemaError,
+    TidelakeError,
     UnsupportedTableError,
 )
 from tidelake.files import read_footers, read_slice
@@ -426,9 +427,13 @@ class WriteSession:
             ),
             seen=self.state.timeline if looked_up else None,
         )
-        if not looked_up and self._has_other_schema(txn):
-            # Merged under the columns that the session knows, rows of others would lose theirs.
-            txn.saw(self.state.timeline)
+        try:
+            if not looked_up and self._has_other_schema(txn):
+                # Merged under the columns that the session knows, rows of others would lose theirs.
+                txn.saw(self.state.timeline)
+        except TidelakeError:
+            txn.abort()
+            raise
         return txn
 
     def _has_other_schema(self, txn: Transaction) -> bool:

@@ -493,6 +493,10 @@ class Transaction:
         trace: TracebackType | None,
     ) -> None:
         if not isinstance(error, Exception):
+            if error is not None:
+                # A process that goes on, such as a notebook, must not speak for a write that ended.
+                self._lookout.end()
+                self.heartbeat.stop()
             return
         try:
             self.abort()

@@ -161,3 +161,19 @@ def test_it_is_an_option_of_optimistic_writers() -> None:
     for mode in ("SINGLE_WRITER", "NON_BLOCKING_CONCURRENCY_CONTROL"):
         with pytest.raises(ConfigError, match="may have to give way"):
             ConcurrencyOptions.from_settings({MODE: mode, ENABLE: "true"})
+
+
+def test_a_write_that_was_interrupted_gives_no_more_signs_of_life(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    """As by Ctrl-C in a notebook, which lives on: others may take the write for dead."""
+    ours = Writer(storage, clock, 1)
+    with pytest.raises(KeyboardInterrupt), ours.begin() as txn:
+        txn.start(planned("a"))
+        ours.task(txn, "a")
+        raise KeyboardInterrupt
+    clock.sleep_ms(600_000)
+    ours.ticker.tick()
+    left = storage.stat(heartbeat_path(txn.instant_time))
+    assert left is not None
+    assert left.modified_ms < clock.now_ms() - 500_000
