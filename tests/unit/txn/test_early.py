@@ -168,9 +168,9 @@ def test_a_write_that_was_interrupted_gives_no_more_signs_of_life(
 ) -> None:
     """As by Ctrl-C in a notebook, which lives on: others may take the write for dead."""
     ours = Writer(storage, clock, 1)
-    with pytest.raises(KeyboardInterrupt), ours.begin() as txn:
-        txn.start(planned("a"))
-        ours.task(txn, "a")
+    txn = ours.begin()
+    txn.start(planned("a"))
+    with pytest.raises(KeyboardInterrupt), txn:
         raise KeyboardInterrupt
     clock.sleep_ms(600_000)
     ours.ticker.tick()
