@@ -124,9 +124,12 @@ def test_a_clean_takes_away_the_heartbeats_of_what_has_ended(tmp_path: Path) -> 
     ended, young = beats / done.requested_time, beats / "20261116000000000"
     ended.touch()  # by a process that died at the end
     young.touch()
-    os.utime(ended, (1, 1))
+    live.txn.heartbeat._beat_again()
+    beside = beats / f".{live.txn.instant_time}.guard"
+    for path in (ended, beside):
+        os.utime(path, (1, 1))
     lake.caretaker().clean()
-    assert {path.name for path in beats.iterdir()} == {live.txn.instant_time, young.name}
+    assert set(beats.iterdir()) == {beats / live.txn.instant_time, beside, young}
     live.commit()
 
 

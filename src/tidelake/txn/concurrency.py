@@ -135,7 +135,16 @@ class Reviewer:
         """Raise `InstantLostError` when somebody has rolled the write back, or begun to."""
         if not any(i.requested_time == instant_time for i in self.timeline.pending):
             raise lost(instant_time, "somebody rolled it back")
-        for rollback in self.timeline.pending:
+        self._refuse_targeted(instant_time, self.timeline.pending)
+
+    def refuse_rolled_back(self, instant_time: str, before: Timeline) -> None:
+        """Raise `InstantLostError` when somebody rolled the write back since `before`."""
+        known = {i.requested_time for i in before.instants}
+        new = [i for i in self.timeline.instants if i.requested_time not in known]
+        self._refuse_targeted(instant_time, new)
+
+    def _refuse_targeted(self, instant_time: str, instants: Iterable[Instant]) -> None:
+        for rollback in instants:
             if rollback.action is Action.ROLLBACK and self._targets(rollback, instant_time):
                 raise lost(
                     instant_time, f"rollback {rollback.requested_time} has begun to take it back"

@@ -196,7 +196,9 @@ def delete_stale_beats(env: Env, pending: Iterable[Instant], *, expires_ms: int)
     running = {instant.requested_time for instant in pending}
     now_ms = env.clock.now_ms()
     for name, last_ms in last_beats(env.storage).last_ms.items():
-        if name not in running and now_ms - last_ms > expires_ms:
+        # A storage may keep a file of its own beside the one that it changes.
+        instant_time = name.strip(".").partition(".")[0]
+        if instant_time not in running and now_ms - last_ms > expires_ms:
             env.storage.delete(heartbeat_path(name))
 
 

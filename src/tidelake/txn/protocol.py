@@ -265,6 +265,7 @@ class Transaction:
         self._publisher = Publisher(env.storage, config)
         self._concurrency = concurrency or Concurrency()
         self._seen = seen or timeline
+        self._reviewed_on = timeline
         # What it chose its files by may be newer than the answer that nobody had written it yet.
         self._asked = asked or self._seen
         self.heartbeat = Heartbeat(
@@ -520,7 +521,7 @@ class Transaction:
         resolve_schema: SchemaResolver | None,
     ) -> str:
         """Hold the write to what others did since it began; return the schema to commit."""
-        now = load_timeline(self._storage, self.config)
+        now = self._reviewed_on = load_timeline(self._storage, self.config)
         self._times.see(now)
         late = came_late(self.timeline, now, by_completion=self.config.layout_version != LAYOUT_1)
         for instant in late:
@@ -683,10 +684,34 @@ class Transaction:
             # Others may have come in while the storage was asked.
             self._concurrency.ensure()
             attempts += 1
+        self._take_back_if_lost(path)
         self.outcome = Outcome.LANDED
         if self.config.layout_version == LAYOUT_1:
             completion_time = self._modification_time(path) or completion_time
         return completion_time, attempts
+
+    def _take_back_if_lost(self, path: str) -> None:
+        """Remove the completed file again if somebody rolled the write back before it appeared.
+
+        That takes a process that was stopped right between the last look at its lock and the file.
+        """
+        lock = self._concurrency.lock
+        if lock is None or lock.is_held():
+            return
+        try:
+            now = load_timeline(self._storage, self.config)
+            self._reviewer(now).refuse_rolled_back(self.instant_time, self._reviewed_on)
+        except InstantLostError:
+            self._storage.delete(path)
+            self.outcome = Outcome.NOT_LANDED
+            raise
+        except TidelakeError as cause:
+            _log.warning(
+                "the lock was lost while %s completed, and whether somebody has rolled it back "
+                "could not be looked up: %s",
+                self.instant_time,
+                cause.problem,
+            )
 
     def _has_landed(self, path: str) -> bool:
         for delay_ms in _DELAYS_MS:

@@ -14,6 +14,7 @@ from tidelake.errors import (
     WriteConflictError,
 )
 from tidelake.model import Action, Commit, TableType
+from tidelake.services.rollback import roll_back_all_failed
 from tidelake.storage import MemoryStorage
 from tidelake.testing import Fault, FaultyStorage, ManualClock, SeededIds
 from tidelake.timeline import TimelineContents, load_timeline
@@ -376,3 +377,34 @@ def test_a_commit_raises_only_when_it_did_not_land(clock: ManualClock, fault: Fa
             is_told = False
         assert ("a" in Toy(storage).rows()) is is_told, f"call {number}: {faulty.calls}"
     assert number > 10
+
+
+def test_i8_a_write_that_was_rolled_back_does_not_stay_completed(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    """It was stopped between the last look at its lock and the completed file."""
+    armed = [False]
+
+    def stall(_number: int, name: str, path: str) -> None:
+        if armed[0] and name == "put_if_absent" and "commit" in path and "/." not in path[1:]:
+            armed[0] = False
+            clock.sleep_ms(10 * LEASE_MS)
+            other = Writer(storage, clock, 2)
+            failed = roll_back_all_failed(
+                other.env, expires_ms=LEASE_MS, concurrency=other.concurrency
+            )
+            assert failed == [txn.instant_time]
+            theirs = other.begin()
+            other.commit(theirs, other.write(theirs, "a", "theirs"))
+
+    ours = Writer(FaultyStorage(storage, stall), clock, 1)
+    txn = ours.begin()
+    stats = ours.write(txn, "a", "ours")
+    armed[0] = True
+    with pytest.raises(InstantLostError), txn:
+        ours.commit(txn, stats)
+    assert armed == [False]
+    assert Toy(storage).rows()["a"] == "theirs"
+    assert Toy(storage).leftovers() == []
+    times = {i.requested_time for i in Toy(storage).timeline.instants}
+    assert txn.instant_time not in times

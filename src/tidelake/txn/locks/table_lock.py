@@ -73,6 +73,13 @@ class TableLock:
                 "hoodie.write.lock.storage.validity.timeout.secs)",
             )
 
+    def is_held(self) -> bool:
+        """Return whether it is sure that nobody else has had the lock since it was taken."""
+        try:
+            return self._depth > 0 and self._provider.still_held(0)
+        except TidelakeError:
+            return False
+
     def _release(self) -> None:
         """Give the lock back; what was done under it counts, whether or not that succeeds."""
         try:
