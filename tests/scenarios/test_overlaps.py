@@ -530,6 +530,16 @@ def test_a_column_that_came_before_the_write_began(
     assert lake.rows()["b"]["w"] == "kept"
 
 
+@pytest.mark.parametrize("has_schema", [True, False])
+def test_what_came_before_the_write_began_is_built_upon(tmp_path: Path, has_schema: bool) -> None:
+    """With the same columns a write of buckets counts from its beginning, even the first one."""
+    lake = Lake(tmp_path, COW, 9, ONE_BUCKET, has_schema=has_schema)
+    ours = lake.writing([row("a", 9)])
+    lake.write([row("a", 2), row("b", 2)])
+    ours.begun().commit()
+    assert lake.values() == {"a": 9, "b": 2}
+
+
 def test_a_column_in_another_bucket_is_no_conflict(tmp_path: Path) -> None:
     lake = Lake(tmp_path, COW, 9, BUCKETS)
     lake.write([row("a", 1)])

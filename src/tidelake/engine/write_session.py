@@ -441,9 +441,12 @@ class WriteSession:
         known = {i.requested_time for i in self.state.timeline.writes()}
         if all(i.requested_time in known for i in txn.timeline.writes()):
             return False
-        found = commit_with_schema(writes_in_order(txn.config, txn.timeline), self.state.contents)
         stored = self.stored_schema
-        return found is not None and (stored is None or not same(stored.avro, found[1]))
+        if stored is None:
+            # Of two first writes with different columns the commit refuses one, or merges them.
+            return self._merges_schema
+        found = commit_with_schema(writes_in_order(txn.config, txn.timeline), self.state.contents)
+        return found is not None and not same(stored.avro, found[1])
 
     def view(self, txn: Transaction) -> TableView:
         """Return the table's files as they are once failed writes were rolled back."""
