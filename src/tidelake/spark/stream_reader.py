@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from typing_extensions import override
 
-from tidelake.config import HollowCommitPolicy, keys
+from tidelake.config import HollowCommitPolicy, QueryType, keys
 from tidelake.engine import pack
 from tidelake.errors import ConfigError, IncrementalRangeError
 from tidelake.files import read_slice
@@ -52,6 +52,7 @@ class TidelakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             keys.HOLLOW_COMMIT_POLICY.name: HollowCommitPolicy.BLOCK.value,
             **options,
         }
+        _refuse_windows(self._settings)
         self._columns = schema.names
         self._target = to_arrow_schema(schema, timezone="UTC")
         self._until: str | None = None
@@ -142,3 +143,20 @@ class TidelakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 next_step="read it as a whole, with spark.read",
             )
         return state
+
+
+def _refuse_windows(settings: dict[str, str]) -> None:
+    """Raise `ConfigError` for options that say when or what to read once and for all."""
+    for key in (keys.AS_OF, keys.BEGIN_TIME, keys.END_TIME):
+        given = key.given(settings)
+        if given is not None:
+            raise ConfigError(
+                f"{given[0]} is {given[1]}, but a stream goes by the offsets in its checkpoint",
+                next_step=f"leave it out; {keys.STREAM_START.name} says where a new stream starts",
+            )
+    if keys.QUERY_TYPE.word(settings, QueryType) is QueryType.READ_OPTIMIZED:
+        raise ConfigError(
+            f"{keys.QUERY_TYPE.name} is {QueryType.READ_OPTIMIZED}, but a stream brings what "
+            "changed, logs included",
+            next_step="leave it out",
+        )
