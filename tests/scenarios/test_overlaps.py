@@ -511,25 +511,6 @@ def test_a_clustering_that_vanishes_while_a_compaction_is_planned(tmp_path: Path
     assert [i.action for i in lake.state().timeline.pending] == [Action.COMPACTION]
 
 
-def columns_do_not_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(protocol.Transaction, "saw", lambda *_: None)
-
-
-@guards(columns_do_not_count)
-@pytest.mark.parametrize("operation", [UPSERT, WriteOperation.DELETE])
-def test_a_column_that_came_before_the_write_began(
-    tmp_path: Path, operation: WriteOperation
-) -> None:
-    """Rows of others keep a column that we did not know when we chose how to write."""
-    lake = Lake(tmp_path, COW, 9, ONE_BUCKET)
-    lake.write([row("a", 1)])
-    ours = lake.writing([row("a", 9)], operation=operation)
-    lake.write([row("b", 2, w="kept")], fields={"w": T.StringType()})
-    with pytest.raises(WriteConflictError):
-        ours.begun().commit()
-    assert lake.rows()["b"]["w"] == "kept"
-
-
 @pytest.mark.parametrize("has_schema", [True, False])
 def test_what_came_before_the_write_began_is_built_upon(tmp_path: Path, has_schema: bool) -> None:
     """With the same columns a write of buckets counts from its beginning, even the first one."""

@@ -180,6 +180,35 @@ def test_F_06_only_the_other_changes_the_schema(tmp_path: Path, world: World) ->
     assert lake.columns() == ["id", "p", "ts", "v", "b"]
 
 
+def goes_by_its_first_look(patch: pytest.MonkeyPatch) -> None:
+    """A write goes by the schema that it saw before it was on the timeline."""
+
+    def first(session: write_session.WriteSession, _: Any, writer: str) -> tuple[str | None, str]:
+        stored = session.stored_schema
+        return None if stored is None else stored.avro, writer
+
+    patch.setattr(write_session.WriteSession, "_schemas_at_begin", first)
+
+
+@guards(goes_by_its_first_look)
+@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("operation", [UPSERT, WriteOperation.DELETE])
+def test_F_06_a_file_that_is_written_anew_keeps_the_others_column(
+    tmp_path: Path, version: int, operation: WriteOperation
+) -> None:
+    """Case 6: the other commits before we are on the timeline, and we write its file anew."""
+    lake = Lake(tmp_path, COW, version, {**BUCKETS, "hoodie.bucket.index.num.buckets": "1"})
+    lake.write([row("start", 1), row("gone", 1)])
+    writing = lake.writing([row("gone", 2)], operation=operation)
+    lake.write([row("theirs", 3, b="text")], fields=B)
+    writing.begun()
+    lake.write([row("last", 4, p="t", b="text", c=7)], fields={**B, **C})
+    writing.commit()
+    assert lake.rows()["theirs"]["b"] == "text"
+    assert lake.rows()["last"]["c"] == 7
+    assert lake.columns() == ["id", "p", "ts", "v", "b", "c"]
+
+
 @guards(nothing_goes)
 def test_F_07_both_make_the_same_change(tmp_path: Path, world: World) -> None:
     """Case 7: both add the same column, and both commit."""

@@ -34,7 +34,6 @@ from tidelake.errors import (
     CorruptFileError,
     SchemaConflictError,
     SchemaError,
-    TidelakeError,
     UnsupportedTableError,
 )
 from tidelake.files import read_footers, read_slice
@@ -87,6 +86,7 @@ from tidelake.write.schema import (
 )
 from tidelake.write.schema_conflict import (
     SchemasClashError,
+    differing,
     refuse_hidden,
     resolve,
     same,
@@ -410,7 +410,7 @@ class WriteSession:
         may be twice where the index looks, which is the whole table if it `is_global`.
         """
         delete_leftovers(self.env, older_than_ms=self.options.staging_expiry_ms)
-        txn = begin(
+        return begin(
             self.env,
             self.config,
             self.state.timeline,
@@ -427,26 +427,6 @@ class WriteSession:
             ),
             seen=self.state.timeline if looked_up else None,
         )
-        try:
-            if not looked_up and self._has_other_schema(txn):
-                # Merged under the columns that the session knows, rows of others would lose theirs.
-                txn.saw(self.state.timeline)
-        except TidelakeError:
-            txn.abort()
-            raise
-        return txn
-
-    def _has_other_schema(self, txn: Transaction) -> bool:
-        """Return whether the table's columns have changed between the session and its write."""
-        known = {i.requested_time for i in self.state.timeline.writes()}
-        if all(i.requested_time in known for i in txn.timeline.writes()):
-            return False
-        stored = self.stored_schema
-        if stored is None:
-            # Of two first writes with different columns the commit refuses one, or merges them.
-            return self._merges_schema
-        found = commit_with_schema(writes_in_order(txn.config, txn.timeline), self.state.contents)
-        return found is not None and not same(stored.avro, found[1])
 
     def view(self, txn: Transaction) -> TableView:
         """Return the table's files as they are once failed writes were rolled back."""
@@ -591,7 +571,7 @@ class WriteSession:
             txn.config,
             self.options,
             self.state.storage.spec,
-            schema=choice.schema.avro,
+            schema=self._schemas_at_begin(txn, choice.schema.avro)[1],
             history=None if stored is None else stored.history,
             instant_time=txn.instant_time,
             marker_folder=txn.marker_folder,
@@ -624,13 +604,14 @@ class WriteSession:
             new_rings.update(self.renewed_rings(self._index(), others))
         for ring in new_rings.values():
             put_ring(storage, ring, txn.instant_time)
+        start, avro = self._schemas_at_begin(txn, avro)
         commit = txn.commit(
             stats,
             schema=avro,
             replaced=replaced,
             forgets_replaced=forgets_replaced,
             extra=self._extra(),
-            resolve_schema=self._resolver(txn, avro)
+            resolve_schema=self._resolver(txn, start, avro)
             if self.options.concurrency.checks_schema
             else None,
         )
@@ -648,34 +629,43 @@ class WriteSession:
         )
         return commit
 
-    def _resolver(self, txn: Transaction, writer: str) -> SchemaResolver:
+    def _schemas_at_begin(self, txn: Transaction, writer: str) -> tuple[str | None, str]:
+        """Return the table's schema as the write began, and the one to write with.
+
+        Others may have changed the table's since the session looked at it. Base files that are
+        written anew then hold columns that the rows of this write do not have, and keep them.
+        """
         stored = self.stored_schema
         start = None if stored is None else without_meta_columns(stored.avro)
+        known = {i.requested_time for i in self.state.timeline.writes()}
+        writes = writes_in_order(txn.config, txn.timeline)
+        is_new = any(i.requested_time not in known for i in writes)
+        if not (is_new and self.options.concurrency.checks_schema):
+            return start, writer
+        found = commit_with_schema(writes, self.state.contents)
+        if found is None:
+            return start, writer
+        by, now = found[0].requested_time, without_meta_columns(found[1])
+        if stored is not None and stored.history is not None and not same(stored.avro, now):
+            clash = SchemasClashError(
+                6,
+                "another write changed the schema of a table that follows its columns by id",
+                differing(stored.avro, now),
+            )
+            raise _schema_conflict(txn, clash, start, now, by, writer)
+        return now, self._resolver(txn, start, writer)(now, by)
 
+    def _resolver(self, txn: Transaction, start: str | None, writer: str) -> SchemaResolver:
         def resolve_now(now: str | None, by: str) -> str:
             if txn.operation in _WITHOUT_SCHEMA:
-                return writer if now is None else now
+                return writer if now is None else without_meta_columns(now)
             current = None if now is None else without_meta_columns(now)
             try:
                 made = resolve(start, current, writer, merges=self._merges_schema)
                 if current is not None and self._is_hidden_behind(txn, by):
                     refuse_hidden(current, made)
             except SchemasClashError as clash:
-                raise SchemaConflictError(
-                    ours=txn.instant_time,
-                    theirs=by,
-                    overlap=clash.columns,
-                    rule=str(clash),
-                    facts={
-                        "case of RFC-82": str(clash.case),
-                        **_told_changes(start, current, writer),
-                        "schema at the start": start or "none",
-                        "schema now": now or "none",
-                        "schema of this write": writer,
-                    },
-                    next_step="run the write again: it starts from the schema as it is now; "
-                    "hoodie.write.num.retries.on.conflict.failures does so by itself",
-                ) from clash
+                raise _schema_conflict(txn, clash, start, current, by, writer) from clash
             return made
 
         return resolve_now
@@ -712,6 +702,31 @@ class WriteSession:
                     found[_LATEST_SCHEMA] = latest
                     break
         return found
+
+
+def _schema_conflict(
+    txn: Transaction,
+    clash: SchemasClashError,
+    start: str | None,
+    now: str | None,
+    by: str,
+    writer: str,
+) -> SchemaConflictError:
+    return SchemaConflictError(
+        ours=txn.instant_time,
+        theirs=by,
+        overlap=clash.columns,
+        rule=str(clash),
+        facts={
+            "case of RFC-82": str(clash.case),
+            **_told_changes(start, now, writer),
+            "schema at the start": start or "none",
+            "schema now": now or "none",
+            "schema of this write": writer,
+        },
+        next_step="run the write again: it starts from the schema as it is now; "
+        "hoodie.write.num.retries.on.conflict.failures does so by itself",
+    )
 
 
 def _told_changes(start: str | None, now: str | None, writer: str) -> dict[str, str]:

@@ -298,10 +298,6 @@ class Transaction:
         """Return the file that a task looks for once it has written a data file."""
         return heartbeat_path(self.instant_time)
 
-    def saw(self, timeline: Timeline) -> None:
-        """Count as not seen whatever completed after `timeline`, even before this write began."""
-        self._seen = timeline
-
     def refuse_clustered(self, groups: Iterable[FileGroupId]) -> None:
         """Raise `WriteConflictError` when a pending clustering moves the rows of file groups."""
         self._reviewer(self.timeline).refuse_clustered(self._intent(groups))
