@@ -554,3 +554,14 @@ def test_the_data_source_writes_with_hudis_options(
         write([(None, "rom", 1, 6)], "upsert")
     assert sorted(p.name for p in Path(path).rglob("*.parquet")) == before
     assert not list(Path(path, ".hoodie", ".temp").rglob("*.arrow"))
+
+
+@pytest.mark.slow
+def test_the_first_rows_may_bring_the_schema(spark: SparkSession, tmp_path: Path) -> None:
+    """As Apache Hudi's DataFrame writer leaves a table whose first write failed."""
+    table = Table.create(spark, str(tmp_path / "t"), SCHEMA, key="id", partition_by="city")
+    properties = tmp_path / "t" / ".hoodie" / "hoodie.properties"
+    lines = properties.read_text().splitlines(keepends=True)
+    properties.write_text("".join(line for line in lines if "create.schema" not in line))
+    table.upsert(frame(spark, [("a", "oslo", 1, 10)]))
+    assert [tuple(row) for row in table.read().collect()] == [("a", "oslo", 1, 10)]

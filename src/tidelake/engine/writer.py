@@ -64,7 +64,7 @@ from tidelake.errors import InputChangedError, SchemaError, UnsupportedTableErro
 from tidelake.files.write_task import CHANGE, Change, ColumnSet
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.model import Commit, MergeMode
-from tidelake.read.state import TableState
+from tidelake.read.state import TableSchema, TableState
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY, top_level
 from tidelake.txn import Transaction
 from tidelake.write.groups import live_groups
@@ -289,7 +289,8 @@ class Writer:
         return Lookup(
             spark=self._spark,
             state=session.state,
-            schema=session.table_schema(),
+            # The first write brings the schema, unless the table was created with one.
+            schema=session.stored_schema or TableSchema(avro=choice.schema.avro),
             keys=choice.keys,
             merge=session.merge,
             is_global=is_global,
