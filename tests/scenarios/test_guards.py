@@ -10,7 +10,7 @@ import pytest
 from tests.scenarios.lake import COW, MOR, Lake, row
 from tests.scenarios.rules import guards
 from tests.scenarios.test_overlaps import foreign_archival
-from tidelake.errors import ConfigError, InstantLostError, WriteConflictError
+from tidelake.errors import ConfigError, InstantLostError, LockLostError, WriteConflictError
 from tidelake.model import Action, TableType
 from tidelake.read import check
 from tidelake.testing import FaultyStorage
@@ -209,6 +209,33 @@ def test_a_writer_that_was_rolled_back_gives_no_signs_of_life(tmp_path: Path) ->
     assert ours.txn.heartbeat.is_doomed
     with pytest.raises(InstantLostError):
         ours.commit()
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_a_stopped_writer_replaces_nothing_in_the_metadata_table(
+    tmp_path: Path, version: int
+) -> None:
+    """Its lock was released by hand while it was stopped, and others went on."""
+    lake = Lake(tmp_path, MOR, version, {"hoodie.metadata.enable": "true"})
+    lake.write([row("a", 1), row("b", 1)])
+    inner = lake.storage
+
+    def stopped(_number: int, name: str, path: str) -> None:
+        if name.startswith("put") and path.startswith(".hoodie/metadata/files/.") and armed:
+            armed.clear()
+            lake.storage = inner
+            (lake.root / ".hoodie/lock").unlink()
+            lake.write([row("b", 5)])
+
+    armed: list[bool] = []
+    lake.storage = FaultyStorage(inner, stopped)
+    ours = lake.writing([row("a", 2)]).begun()
+    armed.append(True)
+    with pytest.raises(LockLostError):
+        ours.commit()
+    assert lake.values() == {"a": 1, "b": 5}
+    lake.write([row("a", 3)])
+    assert lake.values() == {"a": 3, "b": 5}
 
 
 def older_is_committed(patch: pytest.MonkeyPatch) -> None:

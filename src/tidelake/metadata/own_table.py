@@ -63,6 +63,18 @@ class LogToWrite:
         """Return the path inside of the metadata table."""
         return f"{self.partition}/{self.name}"
 
+    def renumbered(self) -> LogToWrite:
+        """Return the same log under the next version of its name."""
+        found = parse_log(self.partition, self.name, 0)
+        assert found is not None  # it was spelt by us
+        name = format_log(
+            file_id=found.file_id,
+            instant_time=found.instant_time,
+            version=self.version + 1,
+            write_token=WRITE_TOKEN,
+        )
+        return replace(self, name=name, version=self.version + 1)
+
 
 class OwnTable:
     """The metadata table's timeline and files, as they were when it was loaded."""
@@ -140,15 +152,26 @@ class OwnTable:
                 self.forget(instant_time, but={stat.path for stat in written})
             self.begin(instant_time)
         logs = [
-            log
+            self._put(log)
             for partition in sorted(updates)
             for log in self._logs(partition, updates[partition], instant_time)
         ]
-        for log in logs:
-            self.storage.put(log.path, log.content)
         stats = [_stat(log, instant_time) for log in logs]
         stats += [replace(stat, **ZEROS) for stat in written]
         self.complete(instant_time, Action.DELTACOMMIT, stats, times)
+
+    def _put(self, log: LogToWrite) -> LogToWrite:
+        """Write a log file and return it, under another name when somebody else has taken its own.
+
+        Where logs are named after their slice, a process that was stopped for long must not replace
+        what others have written since it looked.
+        """
+        if not self.names_logs_by_slice:
+            self.storage.put(log.path, log.content)
+            return log
+        while not self.storage.put_if_absent(log.path, log.content):
+            log = log.renumbered()
+        return log
 
     def begin(self, instant_time: str) -> None:
         """Put a deltacommit on the timeline, so that whoever takes it off finds its files."""
