@@ -135,6 +135,23 @@ LOCK_RETRY_MS = _key(
     default="1000",
     aliases=("hoodie.write.lock.max_wait_time_ms_between_retry",),
 )
+LOCK_RETRIES = _key(
+    "hoodie.write.lock.num_retries",
+    Kind.INTEGER,
+    "Taken for the sake of Hudi's writers; `hoodie.write.lock.wait_time_ms` is the whole wait.",
+    aliases=("hoodie.write.lock.client.num_retries",),
+)
+LOCK_CLIENT_RETRY_MS = _key(
+    "hoodie.write.lock.client.wait_time_ms_between_retry",
+    Kind.INTEGER,
+    "Taken for the sake of Hudi's writers; see `hoodie.write.lock.wait_time_ms_between_retry`.",
+)
+LOCK_RENEWAL = _key(
+    "hoodie.write.lock.storage.renew.interval.secs",
+    Kind.INTEGER,
+    "Taken for the sake of Hudi's writers; a holder renews its lock when it is needed for longer.",
+    aliases=("hoodie.write.lock.heartbeat_interval_ms",),
+)
 LOCK_FILE_PATH = _key(
     "hoodie.write.lock.filesystem.path",
     Kind.TEXT,
@@ -223,6 +240,12 @@ HEARTBEAT_MISSES = _key(
     Kind.INTEGER,
     "How many signs of life may be missing before a write counts as dead.",
     default="2",
+)
+TIME_GENERATOR = _key(
+    "hoodie.time.generator.type",
+    Kind.TEXT,
+    "How times are made; there is one way.",
+    choices=("WAIT_TO_ADJUST_SKEW",),
 )
 MAX_SKEW_MS = _key(
     "hoodie.time.generator.max_expected_clock_skew_ms",

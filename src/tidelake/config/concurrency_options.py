@@ -119,6 +119,7 @@ class ConcurrencyOptions:
         strategy = keys.CONFLICT_STRATEGY.word(given, ConflictStrategy) or ConflictStrategy.SIMPLE
         updates = _one_of(keys.CLUSTERING_UPDATES, given)
         lock = keys.LOCK_PROVIDER.word(given, LockKind)
+        _refuse_other_times(given)
         return cls(
             mode=keys.CONCURRENCY_MODE.word(given, ConcurrencyMode)
             or ConcurrencyMode.SINGLE_WRITER,
@@ -171,6 +172,12 @@ def _early(settings: Mapping[str, str]) -> int | None:
             f"{ConcurrencyMode.OPTIMISTIC}",
         )
     return keys.EARLY_PERIOD_MS.count(settings, least=1)
+
+
+def _refuse_other_times(settings: Mapping[str, str]) -> None:
+    key = keys.TIME_GENERATOR
+    if (key.text(settings) or key.choices[0]).upper() not in key.choices:
+        raise key.refuse(settings, " and ".join(key.choices))
 
 
 def _one_of(key: Key, settings: Mapping[str, str]) -> str:

@@ -62,6 +62,13 @@ def test_an_unknown_provider_is_refused_with_the_known_ones() -> None:
         ConcurrencyOptions.from_settings({PROVIDER: "org.apache.HiveMetastoreBasedLockProvider"})
 
 
+def test_there_is_one_way_to_make_times() -> None:
+    key = "hoodie.time.generator.type"
+    ConcurrencyOptions.from_settings({key: "wait_to_adjust_skew"})
+    with pytest.raises(ConfigError, match="WAIT_TO_ADJUST_SKEW"):
+        ConcurrencyOptions.from_settings({key: "RANDOM"})
+
+
 def test_a_library_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "tidelake.txn.locks.zookeeper", raising=False)
     monkeypatch.setitem(sys.modules, "kazoo.client", None)
