@@ -388,6 +388,34 @@ def test_C_13_incremental_with_partial_updates(tmp_path: Path) -> None:
 
 
 @guards(whole_rows_alone)
+def test_C_21_streams_that_own_columns(tmp_path: Path) -> None:
+    """Absent keeps a value, null sets it, a delete ends both; wherever a compaction falls."""
+    both = {"one": T.StringType(), "two": T.StringType()}
+    by_commit = {**SHARED, "hoodie.record.merge.mode": "COMMIT_TIME_ORDERING"}
+    for compacts in ("", "0", "1", "2", "02", "012"):
+        lake = Lake(tmp_path / f"at {compacts}", MOR, 9, by_commit)
+        lake.write([row("a", 1, one="1", two="1"), row("b", 1, one="1", two="1")], fields=both)
+        found = []
+        for number in range(3):
+            if str(number) in compacts:
+                lake.compactor().both()
+            if number == 0:
+                partially(lake, "a", 2, one=None)
+                partially(lake, "b", 2, two="2")
+            elif number == 1:
+                lake.write([{"id": "b", "p": "x"}], operation=WriteOperation.DELETE)
+            else:
+                partially(lake, "b", 3, one="3")
+            rows = lake.rows().values()
+            found.append({r["id"]: (r["v"], r["one"], r["two"]) for r in rows})
+        assert found == [
+            {"a": (1, None, "1"), "b": (1, "1", "2")},
+            {"a": (1, None, "1")},
+            {"a": (1, None, "1"), "b": (None, "3", None)},
+        ], compacts
+
+
+@guards(whole_rows_alone)
 def test_C_22_a_partial_update_after_a_compaction(tmp_path: Path) -> None:
     """Column one keeps its value when only column two was sent, compacted or not."""
     lake = Lake(tmp_path, MOR, 9, SHARED)
@@ -620,6 +648,48 @@ def test_C_23_a_late_delete(tmp_path: Path, mode: str) -> None:
     assert set(lake.rows()) == left
     lake.compactor().both()
     assert set(lake.rows()) == left
+
+
+def cleaned_by_request(patch: pytest.MonkeyPatch) -> None:
+    """A slice may go as soon as a later one was requested."""
+
+    def is_before(dead: clean_plan._DeadFiles, requested_time: str, _done: str | None) -> bool:
+        return dead.retained is not None and requested_time < dead.retained.requested_time
+
+    patch.setattr(clean_plan._DeadFiles, "_is_before", is_before)
+
+
+@guards(cleaned_by_request)
+def test_C_24_services_change_no_answer(tmp_path: Path) -> None:
+    """Clean and archival leave the past from the horizon on, and its windows, as they were."""
+    small = {
+        "hoodie.clean.automatic": "false",
+        "hoodie.archive.automatic": "false",
+        "hoodie.clean.commits.retained": "1",
+        "hoodie.keep.min.commits": "2",
+        "hoodie.keep.max.commits": "3",
+        "hoodie.compact.inline.max.delta.commits": "1",
+    }
+    lake = Lake(tmp_path, MOR, 9, {**SHARED, **small})
+    for ts in (1, 2, 3):
+        lake.write([row("a", ts), row("b", ts)])
+    planned = lake.compactor().schedule()
+    assert planned is not None
+    late = lake.writing([row("a", 4)]).begun()
+    early = str(int(late.txn.instant_time) + 1)
+    done = lake.compactor().run(planned)
+    ends = [early, done.completion_time, late.commit().completion_time]
+
+    def answers() -> list[object]:
+        past = [lake.values(end) for end in ends]
+        return [past, [lake.incremental(start, end) for start, end in pairwise(ends)]]
+
+    before = answers()
+    (cleaned,) = lake.caretaker().clean()
+    assert cleaned.earliest_retained == late.txn.instant_time
+    assert answers() == before
+    assert lake.caretaker().archive() is not None
+    assert answers() == before
 
 
 @guards(lambda patch: patch.setattr(conflict, "_judge_log_compaction", lambda *_: Rule.OWN_LOGS))
