@@ -45,6 +45,23 @@ def test_a_second_writer_without_the_lock_is_named(tmp_path: Path, kind: TableTy
         assert part in told
 
 
+@pytest.mark.parametrize("version", [6, 9])
+def test_a_file_of_another_token_under_a_completed_time_is_named(
+    tmp_path: Path, version: int
+) -> None:
+    lake = Lake(tmp_path, COW, version)
+    lake.write([row("a", 1)])
+    done = lake.write([row("a", 2)])
+    (own,) = lake.root.glob(f"p=x/*_{done.requested_time}.parquet")
+    file_id = own.name.partition("_")[0]
+    assert lake.check().notes == []
+    foreign = own.with_name(f"{file_id}_9-9-9_{done.requested_time}.parquet")
+    foreign.write_bytes(next(lake.root.glob(f"p=x/{file_id}_*")).read_bytes())
+    (note,) = lake.check().notes
+    assert foreign.name in note
+    assert lake.values() == {"a": 2}
+
+
 def blind(patch: pytest.MonkeyPatch) -> None:
     """A writer that is told that it is alone believes it to the end."""
     patch.setattr(Transaction, "_refuse_overwriting", lambda *_: None)

@@ -123,6 +123,7 @@ def check_table(
     if metadata is not None:
         _check_metadata(on_storage, listed, counted, report)
     _note_leftovers(on_storage, counted, report)
+    _note_strangers(state, on_storage, named, report)
     if not report.violations:
         _note_duplicates(state, view, report)
         _note_ties(state, view, report)
@@ -345,6 +346,29 @@ def _note_leftovers(
         report.notes.append(
             f"{len(left)} files lie in the partitions whose writes failed or have not completed, "
             f"such as {min(left)}; no query reads them"
+        )
+
+
+def _note_strangers(
+    state: TableState,
+    on_storage: Mapping[str, FileInfo],
+    named: Mapping[str, _Named],
+    report: CheckReport,
+) -> None:
+    """Look for base files under the time of a completed write that does not name them."""
+    done = {i.requested_time for i in state.timeline.writes()}
+    strange = []
+    for path in on_storage:
+        folder, _, name = path.rpartition("/")
+        base = parse_base(folder, name, 0)
+        if base is not None and base.instant_time in done and path not in named:
+            strange.append(path)
+    if strange:
+        report.notes.append(
+            f"{len(strange)} base files have the time of a completed write that does not name "
+            f"them, such as {min(strange)}: they are of a task that nobody waited for, or of "
+            "another writer that took the same time; no query of tidelake reads them, and readers "
+            "that go by names alone may"
         )
 
 
