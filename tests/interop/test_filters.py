@@ -357,3 +357,23 @@ def test_conditions_find_the_same_rows_through_the_metadata_table(
         f"{table.excused.total()} faults of its own: {dict(table.excused)}"
     )
     assert not table.differences, "\n".join(table.differences)
+
+
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v >= _FIRST_STATS])
+def test_statistics_of_logs_that_were_there_before_hide_no_row(
+    version: int, hudi_spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Filtered(hudi_spark, tmp_path / "late", MOR, version)
+    kept, table.options = table.options, {"hoodie.metadata.enable": "false"}
+    table.we("insert", range(9), 1)
+    table.we("upsert", [4, 5, 9, 10, 11], 2, shift=3)
+    table.options = kept
+    table.we("upsert", [1, 2], 3, shift=5)
+    theirs = table._apache(metadata=True)
+    asked = [
+        (where, keys)
+        for where, keys in zip(FILTERS, table._owed(), strict=True)
+        if where.startswith(("c_int", "c_str =", "c_date", "c_time", "c_local", "c_small"))
+    ]
+    TALLY.answers += len(asked)
+    assert {w: _keys(theirs, w) for w, _ in asked} == dict(asked)

@@ -52,10 +52,20 @@ _UNITS = {
     ValueKind.TIMESTAMP_NANOS: "ns",
     ValueKind.LOCAL_TIMESTAMP_NANOS: "ns",
 }
-_INTS = frozenset({ValueKind.INT, ValueKind.DATE, ValueKind.TIME_MILLIS})
+_INTS = frozenset({ValueKind.INT, ValueKind.TIME_MILLIS})
 _FLOATS = frozenset({ValueKind.FLOAT, ValueKind.DOUBLE})
 _TEXTS = frozenset({ValueKind.STRING, ValueKind.UUID})
 _BINARIES = frozenset({ValueKind.BYTES, ValueKind.FIXED})
+#: First and last day of the years 1 to 9999, as days since 1970. Apache Hudi fails on bounds that
+#: are much wider, or finds nothing between them.
+_DAYS = (-719_162, 2_932_896)
+_PER_DAY = {
+    ValueKind.DATE: 1,
+    ValueKind.TIMESTAMP_MILLIS: 86_400_000,
+    ValueKind.LOCAL_TIMESTAMP_MILLIS: 86_400_000,
+    ValueKind.TIMESTAMP_MICROS: 86_400_000_000,
+    ValueKind.LOCAL_TIMESTAMP_MICROS: 86_400_000_000,
+}
 #: Nothing that is text sorts behind it.
 _LAST_TEXT = "\U0010ffff"
 _LAST_BYTES = b"\xff" * 64
@@ -105,7 +115,10 @@ def _kind_of(node: Any, named: dict[str, Any]) -> ColumnKind | None:
 
 
 def widest(kind: ColumnKind, rows: int) -> ColumnBounds:
-    """Return bounds that hold for any values in `rows` rows, null or not."""
+    """Return bounds that hold for any values in `rows` rows, null or not.
+
+    Dates and times are taken to be of the years that Spark has them for, 1 to 9999.
+    """
     least, greatest = _extremes(kind)
     return ColumnBounds(
         kind=kind.kind,
@@ -129,6 +142,9 @@ def _extremes(kind: ColumnKind) -> tuple[Physical, Physical]:
     if kind.kind is ValueKind.DECIMAL:
         most = 10 ** int((kind.info or "38").partition(",")[0]) - 1
         return -most, most
+    if kind.kind in _PER_DAY:
+        first, last = _DAYS
+        return first * _PER_DAY[kind.kind], (last + 1) * _PER_DAY[kind.kind] - 1
     bits = 31 if kind.kind in _INTS else 63
     return -(2**bits), 2**bits - 1
 

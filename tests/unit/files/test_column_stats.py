@@ -178,6 +178,22 @@ def test_blocks_of_a_log_are_joined() -> None:
     assert joined_columns([], KINDS) == no_rows(KINDS)
 
 
+@pytest.mark.parametrize(
+    ("name", "per_day"),
+    [
+        ("c_date", 1),
+        ("c_millis", 86_400_000),
+        ("c_micros", 86_400_000_000),
+        ("c_local", 86_400_000_000),
+    ],
+)
+def test_the_widest_dates_and_times_are_ones_that_people_have(name: str, per_day: int) -> None:
+    most = widest(KINDS[name], 5)
+    first, last = (date(year, 1, 1) - date(1970, 1, 1) for year in (1, 9999))
+    assert most.minimum == first.days * per_day
+    assert most.maximum == (last.days + 365) * per_day - 1
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_the_widest_bounds_hold_for_every_value(name: str) -> None:
     most = widest(KINDS[name], 5)
