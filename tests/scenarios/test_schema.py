@@ -17,7 +17,7 @@ from tests.scenarios.clustering import Clustering
 from tests.scenarios.lake import BUCKETS, COW, MOR, NBCC, OCC, UPSERT, Fields, Lake, row
 from tests.scenarios.rules import guards
 from tidelake.config import TimeBasis, WriteOperation
-from tidelake.engine import compaction, write_session
+from tidelake.engine import compaction, write_schemas
 from tidelake.env import Env
 from tidelake.errors import SchemaConflictError
 from tidelake.model import Action, Commit, TableType
@@ -91,7 +91,7 @@ def new(root: Path, world: World, *, has_schema: bool = True) -> Lake:
 
 def anything_goes(patch: pytest.MonkeyPatch) -> None:
     """The last schema wins, as it did before RFC-82."""
-    patch.setattr(write_session, "resolve", lambda _start, _now, writer, **_: writer)
+    patch.setattr(write_schemas, "resolve", lambda _start, _now, writer, **_: writer)
 
 
 def nothing_goes(patch: pytest.MonkeyPatch) -> None:
@@ -102,12 +102,12 @@ def nothing_goes(patch: pytest.MonkeyPatch) -> None:
             raise SchemasClashError(8, "it changed", frozenset())
         return writer
 
-    patch.setattr(write_session, "resolve", refuse)
+    patch.setattr(write_schemas, "resolve", refuse)
 
 
 def keeps_what_was(patch: pytest.MonkeyPatch) -> None:
     """No change of the schema is ever stored."""
-    patch.setattr(write_session, "resolve", lambda start, now, _, **__: now or start or "{}")
+    patch.setattr(write_schemas, "resolve", lambda start, now, _, **__: now or start or "{}")
 
 
 def services_count(patch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_F_03_two_first_writers_differ(tmp_path: Path, world: World) -> None:
     assert_refused(lake, {"theirs"})
 
 
-@guards(lambda patch: patch.setattr(write_session, "resolve", _refused))
+@guards(lambda patch: patch.setattr(write_schemas, "resolve", _refused))
 def test_F_04_nobody_changes_the_schema(tmp_path: Path, world: World) -> None:
     """Case 4: nobody changes the schema, and nobody is refused."""
     lake = new(tmp_path, world)
@@ -159,7 +159,7 @@ def test_F_05_only_we_change_the_schema(tmp_path: Path, world: World) -> None:
     assert lake.columns() == ["id", "p", "ts", "v", "b"]
 
 
-@guards(lambda patch: patch.setattr(write_session, "refuse_hidden", lambda *_: None))
+@guards(lambda patch: patch.setattr(write_schemas, "refuse_hidden", lambda *_: None))
 @pytest.mark.parametrize("kind", [COW, MOR])
 def test_F_05_version_6_goes_by_requested_times(tmp_path: Path, kind: TableType) -> None:
     """Case 5 on version 6: a change that a later request would hide is refused, then retried."""
@@ -183,11 +183,10 @@ def test_F_06_only_the_other_changes_the_schema(tmp_path: Path, world: World) ->
 def goes_by_its_first_look(patch: pytest.MonkeyPatch) -> None:
     """A write goes by the schema that it saw before it was on the timeline."""
 
-    def first(session: write_session.WriteSession, _: Any, writer: str) -> tuple[str | None, str]:
-        stored = session.stored_schema
-        return None if stored is None else stored.avro, writer
+    def first(schemas: write_schemas.WriteSchemas, _: Any, writer: str) -> tuple[str | None, str]:
+        return None if schemas.stored is None else schemas.stored.avro, writer
 
-    patch.setattr(write_session.WriteSession, "_schemas_at_begin", first)
+    patch.setattr(write_schemas.WriteSchemas, "at_begin", first)
 
 
 @guards(goes_by_its_first_look)
@@ -557,7 +556,7 @@ def test_F_16_the_newest_schema_is_that_of_the_latest_completion(
 
 
 def deletes_have_a_schema(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(write_session, "_WITHOUT_SCHEMA", frozenset())
+    patch.setattr(write_schemas, "_WITHOUT_SCHEMA", frozenset())
 
 
 @guards(deletes_have_a_schema)
@@ -652,7 +651,7 @@ def _kinds_clash(one: T.DataType | None, other: T.DataType | None) -> bool:
 
 
 def merges_regardless(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(write_session.WriteSession, "_merges_schema", property(lambda _: True))
+    patch.setattr(write_schemas.WriteSchemas, "merges", property(lambda _: True))
 
 
 @guards(merges_regardless)

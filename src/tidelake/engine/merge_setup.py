@@ -34,7 +34,7 @@ def set_up(
     Raises `SchemaError` when its clauses do not fit the table and the source.
     """
     config, merge = session.config, session.merge
-    stored = spark_schema(arrow_schema(session.table_schema().avro))
+    stored = spark_schema(arrow_schema(session.schemas.table().avro))
     brought = T.StructType([f for f in source.schema.fields if f.name not in META_COLUMNS])
     own = {f.name.lower(): f.dataType for f in brought.fields}
     widens = request.evolves and takes_all(request)

@@ -189,7 +189,7 @@ class _Staged:
         if not live:
             # The first write of all has no schema yet by which it could look.
             return pa.nulls(len(keys), pa.string())
-        spec = read_spec(state, self._session.table_schema(), (RECORD_KEY,))
+        spec = read_spec(state, self._session.schemas.table(), (RECORD_KEY,))
         tasks = slice_tasks(state, [g.slice for g in live])
         # A key that a log deleted is still the base file's, as every other writer sees it; but
         # where another file group has a row of that key, that row is meant.

@@ -24,42 +24,32 @@ from tidelake.config import (
     WriteOptions,
     concurrency_keys,
 )
-from tidelake.config.concurrency_options import merges_schema
-from tidelake.engine.avro_types import avro_schema
 from tidelake.engine.replaced_keys import ReplacedKeys
 from tidelake.engine.staging import delete_leftovers
+from tidelake.engine.table_samples import newest_commits, recent_file_ids, sampled_keys
+from tidelake.engine.write_schemas import WriteSchemas
 from tidelake.env import Env
 from tidelake.errors import (
     ConfigError,
     CorruptFileError,
-    SchemaConflictError,
-    SchemaError,
     UnsupportedTableError,
 )
-from tidelake.files import read_footers, read_slice
 from tidelake.files.write_task import ColumnSet, WriteKind, WriteSpec
 from tidelake.files.written_keys import shared_keys
-from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
+from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.hashing_metadata import FOLDER as RINGS
 from tidelake.metadata.build import FillIndex
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.metadata.names import METADATA_FOLDER, RECORD_INDEX
 from tidelake.metadata.record_index import RecordIndex, open_record_index
 from tidelake.metadata.upkeep import CompactGroups
-from tidelake.model import Commit, FileGroupId, FileSlice
-from tidelake.read.scan import read_spec, slice_tasks
-from tidelake.read.state import TableSchema, TableState
-from tidelake.records import META_COLUMNS, Fill, MergeSpec, column_names
-from tidelake.records.schema import RECORD_KEY
+from tidelake.model import Commit, FileGroupId
+from tidelake.read.state import TableState
+from tidelake.records import META_COLUMNS, MergeSpec, column_names
 from tidelake.services.inline import after_write
 from tidelake.storage.machine import is_of_this_machine
-from tidelake.timeline.table_schema import (
-    FIRST_BY_COMPLETION,
-    commit_with_schema,
-    writes_in_order,
-)
 from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
-from tidelake.txn.concurrency import Concurrency, SchemaResolver, SharedKeys
+from tidelake.txn.concurrency import Concurrency, SharedKeys
 from tidelake.txn.locks import choose_kind, open_lock
 from tidelake.txn.locks.process import process_name
 from tidelake.view import StorageListing, TableView
@@ -79,18 +69,6 @@ from tidelake.write.plan import NewGroups, Workload, WritePlan, plan_new_files, 
 from tidelake.write.ring import Rings, confirm_ring, load_rings, put_ring, renewed, ring_files
 from tidelake.write.schema import (
     WriteSchema,
-    evolve,
-    fixed_columns,
-    refuse_other_past,
-    without_meta_columns,
-)
-from tidelake.write.schema_conflict import (
-    SchemasClashError,
-    differing,
-    refuse_hidden,
-    resolve,
-    same,
-    told_changes,
 )
 from tidelake.write.sharing import refuse_blocking, refuse_unshareable, slot_name
 from tidelake.write.sizing import record_size
@@ -98,14 +76,9 @@ from tidelake.write.spec import merge_spec, write_spec
 
 _log = logging.getLogger(__name__)
 
-#: Files that are looked into to learn how a table spells or spreads its keys.
-_SAMPLED_FILES = 8
-_SAMPLED_KEYS = 50
 #: Commits that are looked at to learn how large rows are.
 _SIZED_COMMITS = 3
 _LATEST_SCHEMA = "latest_schema"
-#: Operations whose rows have no columns that could differ from the table's.
-_WITHOUT_SCHEMA = frozenset({WriteOperation.DELETE, WriteOperation.DELETE_PARTITION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +185,7 @@ class WriteSession:
             )
             own = [f for f in own if f.name in names]
             sets = (ColumnSet(names=names),)
-        fitted = self._fitted(operation, T.StructType(own))
+        fitted = self.schemas.fitted(operation, T.StructType(own))
         if not is_delete:
             refuse_torn_groups(self.merge, {f.name for f in own}, set(column_names(fitted.avro)))
         return Choice(
@@ -231,49 +204,9 @@ class WriteSession:
         return merge_spec(self.config, self.options)
 
     @cached_property
-    def stored_schema(self) -> TableSchema | None:
-        """Return the table's columns as they are, or None before the first write."""
-        if self.config.create_schema is None and not self.state.timeline.writes():
-            return None
-        return self.state.schema()
-
-    def table_schema(self) -> TableSchema:
-        """Return the table's columns as they are; raise `SchemaError` when it has none yet."""
-        return self.stored_schema or self.state.schema()
-
-    def _fitted(self, operation: WriteOperation, schema: T.StructType) -> WriteSchema:
-        """Return the table's schema after the write."""
-        if operation is WriteOperation.DELETE:
-            return WriteSchema(avro=without_meta_columns(self.table_schema().avro))
-        stored = self.stored_schema
-        found = evolve(
-            None if stored is None else stored.avro,
-            avro_schema(schema, self.config.name),
-            fill_missing=self.options.fill_missing_columns
-            or self.options.partial_columns is not None
-            or self.merge.fill is Fill.IGNORE_DEFAULTS,
-            drop_missing=self.options.drop_missing_columns
-            and self.options.partial_columns is None
-            and not self.config.column_groups,
-            fixed=fixed_columns(self.config),
-        )
-        if found.is_evolved and stored is not None:
-            past = (m.schema for m in self._newest_commits() if m.schema)
-            refuse_other_past(stored.avro, found.avro, past)
-        if operation is WriteOperation.UPSERT:
-            for field in self.merge.ordering_fields:
-                if field.partition(".")[0] not in schema.names:
-                    raise SchemaError(
-                        f"the rows have no column {field}, by which the table tells newer rows",
-                        next_step=f"add the ordering column {field} to the rows",
-                    )
-        if found.is_evolved and stored is not None and stored.history is not None:
-            raise UnsupportedTableError(
-                "the table follows its columns by id, and tidelake does not add or widen columns "
-                "of such a table",
-                next_step="change the schema with Apache Hudi's ALTER TABLE, then write",
-            )
-        return found
+    def schemas(self) -> WriteSchemas:
+        """Return what the table's columns are, and what they become."""
+        return WriteSchemas(self.state, self.options, self.merge)
 
     def _keys(self) -> KeySpec:
         named = None
@@ -288,7 +221,7 @@ class WriteSession:
         return open_record_index(self.state.storage, self.config, self.state.timeline)
 
     def _index(self) -> Index:
-        file_ids = self._recent_file_ids()
+        file_ids = recent_file_ids(self.state)
         index = choose_index(
             self.config,
             self.options,
@@ -305,45 +238,13 @@ class WriteSession:
             )
         return replace(index, type=IndexType.GLOBAL_SIMPLE)
 
-    def _recent_file_ids(self) -> frozenset[str]:
-        for metadata in self._newest_commits():
-            found = frozenset(s.file_id for s in metadata.write_stats if s.file_id)
-            if found:
-                return found
-        return frozenset()
-
-    def _newest_commits(self) -> Iterator[CommitMetadata]:
-        for instant in reversed(self.state.writes_by_time()):
-            yield self.state.contents.commit_metadata(instant)
-
     def _sampled_keys(self) -> Iterator[tuple[str, str]]:
-        """Return keys of the table with the file ids of their groups."""
-        partitions: list[str] = []
-        for metadata in self._newest_commits():
-            partitions = [p for p, stats in metadata.partition_to_write_stats.items() if stats]
-            if partitions:
-                break
-        slices = self.state.view.latest_slices(partitions)[:_SAMPLED_FILES]
-        bases = {s.base_file.path: s for s in slices if s.base_file is not None}
-        sizes = {path: s.base_file.size_bytes for path, s in bases.items() if s.base_file}
-        for path, footer in read_footers(self.state.storage, sizes).items():
-            for key in footer.key_range or ():
-                yield bases[path].group.file_id, key
-        yield from self._keys_inside(slices)
-
-    def _keys_inside(self, slices: Sequence[FileSlice]) -> Iterator[tuple[str, str]]:
-        if not self.config.populate_meta_fields:
-            return
-        spec = read_spec(self.state, self.table_schema(), (RECORD_KEY,))
-        for task in slice_tasks(self.state, slices):
-            for batch in islice(read_slice(task, spec), 1):
-                for key in batch.column(0).slice(0, _SAMPLED_KEYS).to_pylist():
-                    yield task.file_id, key
+        return sampled_keys(self.state, self.schemas.table)
 
     @cached_property
     def record_bytes(self) -> int:
         """Return the bytes that a row takes in a base file, as far as earlier commits tell."""
-        return record_size(islice(self._newest_commits(), _SIZED_COMMITS), self.options)
+        return record_size(islice(newest_commits(self.state), _SIZED_COMMITS), self.options)
 
     @cached_property
     def concurrency(self) -> Concurrency:
@@ -566,12 +467,12 @@ class WriteSession:
 
     def spec(self, txn: Transaction, choice: Choice) -> WriteSpec:
         """Return how the tasks of the write lay down rows."""
-        stored = self.stored_schema
+        stored = self.schemas.stored
         return write_spec(
             txn.config,
             self.options,
             self.state.storage.spec,
-            schema=self._schemas_at_begin(txn, choice.schema.avro)[1],
+            schema=self.schemas.at_begin(txn, choice.schema.avro)[1],
             history=None if stored is None else stored.history,
             instant_time=txn.instant_time,
             marker_folder=txn.marker_folder,
@@ -604,14 +505,14 @@ class WriteSession:
             new_rings.update(self.renewed_rings(self._index(), others))
         for ring in new_rings.values():
             put_ring(storage, ring, txn.instant_time)
-        start, avro = self._schemas_at_begin(txn, avro)
+        start, avro = self.schemas.at_begin(txn, avro)
         commit = txn.commit(
             stats,
             schema=avro,
             replaced=replaced,
             forgets_replaced=forgets_replaced,
             extra=self._extra(),
-            resolve_schema=self._resolver(txn, start, avro)
+            resolve_schema=self.schemas.resolver(txn, start, avro)
             if self.options.concurrency.checks_schema
             else None,
         )
@@ -629,115 +530,19 @@ class WriteSession:
         )
         return commit
 
-    def _schemas_at_begin(self, txn: Transaction, writer: str) -> tuple[str | None, str]:
-        """Return the table's schema as the write began, and the one to write with.
-
-        Others may have changed the table's since the session looked at it. Base files that are
-        written anew then hold columns that the rows of this write do not have, and keep them.
-        """
-        stored = self.stored_schema
-        start = None if stored is None else without_meta_columns(stored.avro)
-        known = {i.requested_time for i in self.state.timeline.writes()}
-        writes = writes_in_order(txn.config, txn.timeline)
-        is_new = any(i.requested_time not in known for i in writes)
-        if not (is_new and self.options.concurrency.checks_schema):
-            return start, writer
-        found = commit_with_schema(writes, self.state.contents)
-        if found is None:
-            return start, writer
-        by, now = found[0].requested_time, without_meta_columns(found[1])
-        if stored is not None and stored.history is not None and not same(stored.avro, now):
-            clash = SchemasClashError(
-                6,
-                "another write changed the schema of a table that follows its columns by id",
-                differing(stored.avro, now),
-            )
-            raise _schema_conflict(txn, clash, start, now, by, writer)
-        return now, self._resolver(txn, start, writer)(now, by)
-
-    def _resolver(self, txn: Transaction, start: str | None, writer: str) -> SchemaResolver:
-        def resolve_now(now: str | None, by: str) -> str:
-            if txn.operation in _WITHOUT_SCHEMA:
-                return writer if now is None else without_meta_columns(now)
-            current = None if now is None else without_meta_columns(now)
-            try:
-                made = resolve(start, current, writer, merges=self._merges_schema)
-                if current is not None and self._is_hidden_behind(txn, by):
-                    refuse_hidden(current, made)
-            except SchemasClashError as clash:
-                raise _schema_conflict(txn, clash, start, current, by, writer) from clash
-            return made
-
-        return resolve_now
-
-    @property
-    def _merges_schema(self) -> bool:
-        """Return whether columns that others added may stand beside ours.
-
-        A writer that never gives way writes whole rows under keys that others changed, too: columns
-        that it does not know would become null, unless what is absent keeps its value.
-        """
-        merges = self.options.concurrency.merges_schema
-        if merges is None:
-            merges = merges_schema(self.config.properties)
-        if self.options.concurrency.mode is not ConcurrencyMode.NON_BLOCKING:
-            return merges
-        keeps_absent = self.options.partial_columns is not None or self.merge.fill is not Fill.NONE
-        return merges and keeps_absent
-
-    def _is_hidden_behind(self, txn: Transaction, newest: str) -> bool:
-        """Return whether readers take the table's schema from another commit than this one."""
-        return self.config.table_version < FIRST_BY_COMPLETION and newest > txn.instant_time
-
     def _extra(self) -> dict[str, str]:
         found = dict(self.options.commit_metadata)
         if self.options.index_type is IndexType.RECORD_INDEX:
             found[LOOKED_UP_BY] = self.options.index_type.value
-        stored = self.stored_schema
+        stored = self.schemas.stored
         if stored is not None and stored.history is not None:
             # Readers that follow columns by id look for this in the newest commit.
-            for metadata in self._newest_commits():
+            for metadata in newest_commits(self.state):
                 latest = metadata.extra_metadata.get(_LATEST_SCHEMA)
                 if latest:
                     found[_LATEST_SCHEMA] = latest
                     break
         return found
-
-
-def _schema_conflict(
-    txn: Transaction,
-    clash: SchemasClashError,
-    start: str | None,
-    now: str | None,
-    by: str,
-    writer: str,
-) -> SchemaConflictError:
-    return SchemaConflictError(
-        ours=txn.instant_time,
-        theirs=by,
-        overlap=clash.columns,
-        rule=str(clash),
-        facts={
-            "case of RFC-82": str(clash.case),
-            **_told_changes(start, now, writer),
-            "schema at the start": start or "none",
-            "schema now": now or "none",
-            "schema of this write": writer,
-        },
-        next_step="run the write again: it starts from the schema as it is now; "
-        "hoodie.write.num.retries.on.conflict.failures does so by itself",
-    )
-
-
-def _told_changes(start: str | None, now: str | None, writer: str) -> dict[str, str]:
-    if now is None:
-        return {}
-    if start is None:
-        return {"this write differs": told_changes(now, writer)}
-    return {
-        "the other changed": told_changes(start, now),
-        "this write changed": told_changes(start, writer),
-    }
 
 
 def _refuse_unknown_groups(workload: Workload, plan: WritePlan) -> None:

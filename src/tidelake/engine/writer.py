@@ -290,7 +290,7 @@ class Writer:
             spark=self._spark,
             state=session.state,
             # The first write brings the schema, unless the table was created with one.
-            schema=session.stored_schema or TableSchema(avro=choice.schema.avro),
+            schema=session.schemas.stored or TableSchema(avro=choice.schema.avro),
             keys=choice.keys,
             merge=session.merge,
             is_global=is_global,
@@ -312,7 +312,7 @@ class Writer:
             return done
         refuse_exclusive(session.options.concurrency.mode, WriteOperation.DELETE_PARTITION)
         chosen = named_partitions(session.config, wanted, session.state.view.partitions())
-        avro = without_meta_columns(session.table_schema().avro)
+        avro = without_meta_columns(session.schemas.table().avro)
         with session.begin(WriteOperation.DELETE_PARTITION, write_id, looked_up=False) as txn:
             replaced = {**{p: [] for p in chosen}, **session.retire(txn, chosen)}
             txn.start()
