@@ -32,7 +32,7 @@ from tidelake.spark import datasource_writer
 from tidelake.spark.datasource_writer import TidelakeWriter
 from tidelake.testing import FaultyStorage, ManualClock
 from tidelake.timeline import Timeline
-from tidelake.txn import candidates, concurrency, conflict, protocol, retry
+from tidelake.txn import candidates, concurrency, conflict, opening, protocol, retry
 from tidelake.txn.candidates import Start
 from tidelake.write.plan import Workload
 
@@ -337,7 +337,7 @@ def reading(lake: Lake, key: str) -> tuple[Writing, Workload]:
 
 
 def starts_when_it_writes(patch: pytest.MonkeyPatch) -> None:
-    real = protocol.begin
+    real = opening.begin
 
     def late(*args: Any, **given: Any) -> Any:
         return real(*args, **{**given, "seen": None})

@@ -27,7 +27,7 @@ from tidelake.model import Action, TableType
 from tidelake.storage import MemoryStorage
 from tidelake.testing import Fault, FaultyStorage, ManualClock, SeededIds
 from tidelake.timeline import Publisher, load_table_config, load_timeline
-from tidelake.txn import protocol, time
+from tidelake.txn import opening, protocol, time
 from tidelake.txn.locks import FileSystemLock, StorageLock, TableLock, file_system
 from tidelake.txn.locks.process import process_mark
 from tidelake.txn.locks.storage_lock import LOCK_FILE
@@ -184,7 +184,7 @@ def test_A_07_a_completed_file_is_not_overwritten(storage: MemoryStorage) -> Non
     for toy in toys:
         toy.env = Env(storage, clock, SeededIds(1))
     first, second = (
-        protocol.begin(
+        opening.begin(
             toy.env,
             toy.config,
             toy.timeline,

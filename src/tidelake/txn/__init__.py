@@ -1,8 +1,9 @@
 from tidelake.txn.commits import WRITE_ID, completed_commit, find_commit
 from tidelake.txn.create import TableSpec, create_table
 from tidelake.txn.keeper import FileChanges, MetadataKeeper, NoMetadataTable, changes_of
+from tidelake.txn.opening import begin
 from tidelake.txn.planned import find_plan, schedule, take_over
-from tidelake.txn.protocol import Outcome, Transaction, begin
+from tidelake.txn.protocol import Outcome, Transaction
 from tidelake.txn.rollback import failed_writes, roll_back_failed
 from tidelake.txn.time import InstantTimes
 

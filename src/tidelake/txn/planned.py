@@ -31,7 +31,8 @@ from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeli
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.heartbeat import is_alive, last_beats
 from tidelake.txn.keeper import MetadataKeeper
-from tidelake.txn.protocol import Transaction, refuse_others, tidied
+from tidelake.txn.opening import refuse_others, tidied
+from tidelake.txn.protocol import Transaction
 from tidelake.txn.rollback import Rollback
 
 _FIRST_OWN_LOGS = 8

@@ -1,6 +1,6 @@
 """The steps of one write, in the order in which files appear, and what a crash leaves.
 
-`begin`
+`begin`, in `txn.opening`
 1. The metadata table is brought up to date with the table, or its names leave the table's
    properties: see `txn.keeper`. A crash leaves a table whose readers list storage.
 2. Failed writes are rolled back: see `txn.rollback`. The next `begin` goes on where this one ended.
@@ -46,12 +46,11 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from tidelake.config import ConcurrencyMode, TableConfig, concurrency_keys
+from tidelake.config import ConcurrencyMode, TableConfig
 from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
     InstantLostError,
-    RestorePendingError,
     SameWriteError,
     StorageError,
     TidelakeError,
@@ -60,7 +59,7 @@ from tidelake.errors import (
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.marker_name import heartbeat_path, marker_folder
-from tidelake.model import WRITE_ACTIONS, Action, Commit, FileGroupId, Instant, State, Word
+from tidelake.model import Action, Commit, FileGroupId, Instant, State, Word
 from tidelake.timeline import (
     Publisher,
     Timeline,
@@ -75,10 +74,10 @@ from tidelake.txn.commits import WRITE_ID, commit_of, made_under, paths_of
 from tidelake.txn.concurrency import WRITER, Concurrency, Reviewer, SchemaResolver, lost
 from tidelake.txn.conflict import Footprint
 from tidelake.txn.early import Lookout
-from tidelake.txn.heartbeat import Heartbeat, Sharer, is_alive, last_beats, refuse_company
-from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable, changes_of
+from tidelake.txn.heartbeat import Heartbeat, Sharer, is_alive, last_beats
+from tidelake.txn.keeper import MetadataKeeper, changes_of
 from tidelake.txn.markers import delete_markers, delete_strays
-from tidelake.txn.rollback import Rollback, roll_back_failed
+from tidelake.txn.rollback import Rollback
 from tidelake.txn.time import InstantTimes
 from tidelake.txn.unlocked import came_late
 
@@ -97,135 +96,6 @@ class Outcome(Word):
     NOT_LANDED = "not landed"
     LANDED = "landed"
     UNKNOWN = "unknown"
-
-
-def tidied(
-    env: Env,
-    config: TableConfig,
-    timeline: Timeline,
-    times: InstantTimes,
-    keeper: MetadataKeeper,
-    *,
-    roll_back: bool,
-    use_markers: bool,
-) -> tuple[TableConfig, Timeline]:
-    """Do what comes before any change of a table; return its settings and timeline after that."""
-    restore = next((i for i in timeline.pending if i.action is Action.RESTORE), None)
-    if restore is not None:
-        raise RestorePendingError(restore.requested_time)
-    config = keeper.prepare(config, timeline, times)
-    if roll_back:
-        contents = TimelineContents(env.storage, config)
-        if roll_back_failed(
-            env, config, timeline, contents, times, use_markers=use_markers, keeper=keeper
-        ):
-            timeline = load_timeline(env.storage, config)
-    return config, timeline
-
-
-def refuse_others(env: Env, timeline: Timeline) -> None:
-    """Raise `ConfigError` when somebody shares a table right now that this process has for itself.
-
-    It would roll back what they are about to commit, or commit what they do not see.
-    """
-    refuse_company(
-        env,
-        [i for i in timeline.pending if i.planned_as in WRITE_ACTIONS],
-        why=f"it shares the table, and this process is told that it is alone "
-        f"({ConcurrencyMode.SINGLE_WRITER})",
-        next_step=f"set {concurrency_keys.CONCURRENCY_MODE.name} to what the other writers have, "
-        f"such as {ConcurrencyMode.OPTIMISTIC}",
-    )
-
-
-def begin(
-    env: Env,
-    config: TableConfig,
-    timeline: Timeline,
-    *,
-    action: Action,
-    operation: str,
-    write_id: str | None = None,
-    roll_back: bool = True,
-    use_markers: bool = True,
-    keeper: MetadataKeeper | None = None,
-    concurrency: Concurrency | None = None,
-    seen: Timeline | None = None,
-) -> Transaction:
-    """Roll back what failed before, and put a new write on the timeline.
-
-    `timeline` must be what the table has right now, without a commit under `write_id`; where others
-    write, it is loaded again.
-    `roll_back` is the policy EAGER; without it failed writes stay where they are. Without `keeper`
-    the table loses its metadata table. Plan the write with the transaction's `config` and
-    `timeline`, and list files after this call only: both may have changed. A write that found its
-    file groups earlier says in `seen` on which timeline.
-    """
-    concurrency = concurrency or Concurrency()
-    asked = timeline
-    with concurrency.section():
-        if concurrency.is_shared:
-            timeline = load_timeline(env.storage, config)
-        return _begin(
-            env,
-            config,
-            timeline,
-            action=action,
-            operation=operation,
-            write_id=write_id,
-            roll_back=roll_back,
-            use_markers=use_markers,
-            keeper=keeper or NoMetadataTable(env),
-            concurrency=concurrency,
-            seen=seen,
-            asked=asked,
-        )
-
-
-def _begin(
-    env: Env,
-    config: TableConfig,
-    timeline: Timeline,
-    *,
-    action: Action,
-    operation: str,
-    write_id: str | None,
-    roll_back: bool,
-    use_markers: bool,
-    keeper: MetadataKeeper,
-    concurrency: Concurrency,
-    seen: Timeline | None,
-    asked: Timeline,
-) -> Transaction:
-    times = concurrency.times(env, config, timeline)
-    if not concurrency.is_shared:
-        refuse_others(env, timeline)
-    config, timeline = tidied(
-        env, config, timeline, times, keeper, roll_back=roll_back, use_markers=use_markers
-    )
-    publisher = Publisher(env.storage, config)
-    requested_time = times.next()
-    concurrency.ensure()
-    while not publisher.request(requested_time, action):
-        requested_time = times.next()
-    txn = Transaction(
-        env,
-        config,
-        timeline,
-        times=times,
-        requested_time=requested_time,
-        action=action,
-        operation=operation,
-        write_id=write_id,
-        keeper=keeper,
-        concurrency=concurrency,
-        seen=seen,
-        asked=asked,
-    )
-    if concurrency.is_shared:
-        txn.heartbeat.beat()
-        txn.heartbeat.keep_beating()
-    return txn
 
 
 class Transaction:

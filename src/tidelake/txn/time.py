@@ -18,7 +18,7 @@ _FIRST = "00000000000000000"
 #: By how much a clock may be behind the timeline before that is worth a word.
 _TOLD_SKEW_MS = 200
 #: The last day that has a time in digits, in any zone.
-_LAST_MS = 253_402_200_000_000
+LAST_MS = 253_402_200_000_000
 
 
 class InstantTimes:
@@ -100,7 +100,7 @@ class InstantTimes:
 
         In the hour after the end of summer time those of the hour before are greater than now's.
         """
-        epoch_ms = min(epoch_ms, _LAST_MS)
+        epoch_ms = min(epoch_ms, LAST_MS)
         shown = self.at(epoch_ms)
         if self._config.timeline_timezone_utc:
             return shown

@@ -19,10 +19,10 @@ from tidelake.errors import MissingFileError, StorageError
 from tidelake.storage import LocalStorage, Tagged
 from tidelake.txn.locks.process import is_gone, process_mark, shown_name
 from tidelake.txn.locks.provider import Holder
+from tidelake.txn.time import LAST_MS
 
 FILE_NAME = "lock"
 _RENEW_BELOW = 2 / 3
-_LAST_MS = 253_402_200_000_000
 _NAMELESS = "a writer that left no name (perhaps Apache Hudi's)"
 _OTHER_FOLDER = (
     "nothing was written; let every writer of the table write to that folder, or let all of them "
@@ -155,7 +155,7 @@ def _said(found: Tagged) -> dict[str, Any]:
 
 def _since_of(found: Tagged) -> int | None:
     since_ms = _said(found).get("since_ms")
-    is_time = isinstance(since_ms, int) and 0 < since_ms < _LAST_MS
+    is_time = isinstance(since_ms, int) and 0 < since_ms < LAST_MS
     return since_ms if is_time else None
 
 

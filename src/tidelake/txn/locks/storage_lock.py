@@ -17,13 +17,13 @@ from tidelake.errors import CorruptFileError, MissingFileError, StorageError
 from tidelake.storage import Tagged
 from tidelake.txn.locks.process import is_gone, process_mark, shown_name
 from tidelake.txn.locks.provider import Holder
+from tidelake.txn.time import LAST_MS
 
 LOCK_FILE = ".hoodie/.locks/table_lock.json"
 #: A lease that has less than this part of its life left is extended when it is looked at.
 _RENEW_BELOW = 2 / 3
 #: What stands, in the name of an owner of ours, before the time at which it got the lock.
 _SINCE = " since "
-_LAST_MS = 253_402_200_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class StorageLock:
         return Holder(
             owner=shown_name(name or lease.owner),
             since_ms=int(since) if name and since.isdecimal() else None,
-            until_ms=min(lease.valid_until_ms, _LAST_MS),
+            until_ms=min(lease.valid_until_ms, LAST_MS),
             is_gone=is_gone(lease.owner),
         )
 

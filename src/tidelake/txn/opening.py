@@ -1,0 +1,144 @@
+"""How a write comes onto the timeline: the first of the steps in `txn.protocol`."""
+
+from __future__ import annotations
+
+from tidelake.config import ConcurrencyMode, TableConfig, concurrency_keys
+from tidelake.env import Env
+from tidelake.errors import RestorePendingError
+from tidelake.model import WRITE_ACTIONS, Action
+from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeline
+from tidelake.txn.concurrency import Concurrency
+from tidelake.txn.heartbeat import refuse_company
+from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable
+from tidelake.txn.protocol import Transaction
+from tidelake.txn.rollback import roll_back_failed
+from tidelake.txn.time import InstantTimes
+
+
+def tidied(
+    env: Env,
+    config: TableConfig,
+    timeline: Timeline,
+    times: InstantTimes,
+    keeper: MetadataKeeper,
+    *,
+    roll_back: bool,
+    use_markers: bool,
+) -> tuple[TableConfig, Timeline]:
+    """Do what comes before any change of a table; return its settings and timeline after that."""
+    restore = next((i for i in timeline.pending if i.action is Action.RESTORE), None)
+    if restore is not None:
+        raise RestorePendingError(restore.requested_time)
+    config = keeper.prepare(config, timeline, times)
+    if roll_back:
+        contents = TimelineContents(env.storage, config)
+        if roll_back_failed(
+            env, config, timeline, contents, times, use_markers=use_markers, keeper=keeper
+        ):
+            timeline = load_timeline(env.storage, config)
+    return config, timeline
+
+
+def refuse_others(env: Env, timeline: Timeline) -> None:
+    """Raise `ConfigError` when somebody shares a table right now that this process has for itself.
+
+    It would roll back what they are about to commit, or commit what they do not see.
+    """
+    refuse_company(
+        env,
+        [i for i in timeline.pending if i.planned_as in WRITE_ACTIONS],
+        why=f"it shares the table, and this process is told that it is alone "
+        f"({ConcurrencyMode.SINGLE_WRITER})",
+        next_step=f"set {concurrency_keys.CONCURRENCY_MODE.name} to what the other writers have, "
+        f"such as {ConcurrencyMode.OPTIMISTIC}",
+    )
+
+
+def begin(
+    env: Env,
+    config: TableConfig,
+    timeline: Timeline,
+    *,
+    action: Action,
+    operation: str,
+    write_id: str | None = None,
+    roll_back: bool = True,
+    use_markers: bool = True,
+    keeper: MetadataKeeper | None = None,
+    concurrency: Concurrency | None = None,
+    seen: Timeline | None = None,
+) -> Transaction:
+    """Roll back what failed before, and put a new write on the timeline.
+
+    `timeline` must be what the table has right now, without a commit under `write_id`; where others
+    write, it is loaded again.
+    `roll_back` is the policy EAGER; without it failed writes stay where they are. Without `keeper`
+    the table loses its metadata table. Plan the write with the transaction's `config` and
+    `timeline`, and list files after this call only: both may have changed. A write that found its
+    file groups earlier says in `seen` on which timeline.
+    """
+    concurrency = concurrency or Concurrency()
+    asked = timeline
+    with concurrency.section():
+        if concurrency.is_shared:
+            timeline = load_timeline(env.storage, config)
+        return _begin(
+            env,
+            config,
+            timeline,
+            action=action,
+            operation=operation,
+            write_id=write_id,
+            roll_back=roll_back,
+            use_markers=use_markers,
+            keeper=keeper or NoMetadataTable(env),
+            concurrency=concurrency,
+            seen=seen,
+            asked=asked,
+        )
+
+
+def _begin(
+    env: Env,
+    config: TableConfig,
+    timeline: Timeline,
+    *,
+    action: Action,
+    operation: str,
+    write_id: str | None,
+    roll_back: bool,
+    use_markers: bool,
+    keeper: MetadataKeeper,
+    concurrency: Concurrency,
+    seen: Timeline | None,
+    asked: Timeline,
+) -> Transaction:
+    times = concurrency.times(env, config, timeline)
+    if not concurrency.is_shared:
+        refuse_others(env, timeline)
+    config, timeline = tidied(
+        env, config, timeline, times, keeper, roll_back=roll_back, use_markers=use_markers
+    )
+    publisher = Publisher(env.storage, config)
+    requested_time = times.next()
+    concurrency.ensure()
+    while not publisher.request(requested_time, action):
+        requested_time = times.next()
+    txn = Transaction(
+        env,
+        config,
+        timeline,
+        times=times,
+        requested_time=requested_time,
+        action=action,
+        operation=operation,
+        write_id=write_id,
+        keeper=keeper,
+        concurrency=concurrency,
+        seen=seen,
+        asked=asked,
+    )
+    if concurrency.is_shared:
+        txn.heartbeat.beat()
+        txn.heartbeat.keep_beating()
+    return txn
