@@ -189,6 +189,8 @@ def test_c19_each_precondition_is_named(spark: SparkSession, tmp_path: Path) -> 
     table = create(spark, tmp_path / "overwrite", "MERGE_ON_READ", 9, options)
     with pytest.raises(UnsupportedTableError, match="retires file groups"):
         table.insert_overwrite(rows(spark, [("a", "x", 1, 1)]), options=options)
+    with pytest.raises(UnsupportedTableError, match="retires file groups"):
+        table.delete_partitions(["p=x"], options=options)
 
 
 def meanwhile(patch: pytest.MonkeyPatch, step: str, act: Callable[[], object]) -> None:
