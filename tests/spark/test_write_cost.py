@@ -80,13 +80,14 @@ def test_a_small_commit_with_the_bucket_index_takes_two_jobs(
     assert len(ran) == 2
 
 
-def test_a_write_lists_the_timeline_and_each_partition_once(
+def test_a_write_lists_the_timeline_twice_and_each_partition_once(
     spark: SparkSession, tmp_path: Path, table_type: str, listed: list[str]
 ) -> None:
+    """The second look is right before the commit: what others completed is not written over."""
     path = made(spark, tmp_path, table_type, BUCKETS)
     listed.clear()
     Table.open(spark, path).upsert(changes(spark, 1))
-    assert sum(folder.endswith(".hoodie/timeline") for folder in listed) == 1
+    assert sum(folder.endswith(".hoodie/timeline") for folder in listed) == 2
     partitions = sorted(Path(folder).name for folder in listed if "/.hoodie" not in folder)
     assert partitions == ["city=city0", "city=city1", "city=city2"]
 
