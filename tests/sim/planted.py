@@ -23,7 +23,7 @@ from tidelake.txn import candidates, concurrency, failed_writes, planned, time
 from tidelake.txn.candidates import Start
 from tidelake.txn.concurrency import Concurrency, Reviewer
 from tidelake.txn.conflict import Kind, Rule
-from tidelake.txn.heartbeat import is_alive, last_beats
+from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
 from tidelake.txn.locks import TableLock
 from tidelake.txn.rollback import Rollback
 from tidelake.view import slicing, table_view
@@ -150,8 +150,9 @@ def conflicts_not_judged(patch: pytest.MonkeyPatch) -> None:
 
 
 def rollback_not_looked_for(patch: pytest.MonkeyPatch) -> None:
-    """Commit whatever others have begun to take back."""
+    """Commit whatever others have begun to take back, after however long a silence."""
     patch.setattr(Reviewer, "refuse_lost", lambda *_: None)
+    patch.setattr(Heartbeat, "is_doomed", property(lambda _: False))
 
 
 def schema_not_resolved(patch: pytest.MonkeyPatch) -> None:
