@@ -128,15 +128,21 @@ def test_B_09_a_pending_clustering_under_reject(
     assert lake.values() == {"a": 3, "b": 2}
 
 
-@guards(lambda patch: patch.setattr(concurrency, "is_silent", lambda _: False))
-def test_B_12_a_clustering_and_a_write_that_has_said_nothing(tmp_path: Path) -> None:
-    """Nobody knows what a write will change that has not said so: a clustering lets it go first."""
-    lake = Lake(tmp_path, COW, 9, ALLOW)
+def clustering_beside_a_silent_write(root: Path) -> tuple[Lake, Clustering, Writing]:
+    """Start a clustering, and a write that has not said what it will change."""
+    lake = Lake(root, COW, 9, ALLOW)
     lake.write([row("a", 1)])
     clustering = Clustering(lake, "p=x")
     clustering.start()
     silent = lake.writing([row("a", 2)])
     silent.txn = silent.session.begin(UPSERT, None, looked_up=False)
+    return lake, clustering, silent
+
+
+@guards(lambda patch: patch.setattr(concurrency, "is_silent", lambda _: False))
+def test_B_12_a_clustering_and_a_write_that_has_said_nothing(tmp_path: Path) -> None:
+    """Nobody knows what a write will change that has not said so: a clustering lets it go first."""
+    lake, clustering, silent = clustering_beside_a_silent_write(tmp_path)
     with pytest.raises(WriteConflictError, match="has not said yet"):
         clustering.commit(lake.state().schema().avro)
     silent._write()
@@ -146,13 +152,8 @@ def test_B_12_a_clustering_and_a_write_that_has_said_nothing(tmp_path: Path) -> 
 
 def test_B_12_a_write_that_is_dead_holds_up_no_clustering(tmp_path: Path) -> None:
     """Whatever a write without signs of life meant to change, it will not."""
-    lake = Lake(tmp_path, COW, 9, ALLOW)
-    lake.write([row("a", 1)])
-    clustering = Clustering(lake, "p=x")
-    clustering.start()
-    silent = lake.writing([row("a", 2)])
-    txn = silent.session.begin(UPSERT, None, looked_up=False)
-    os.utime(lake.root / ".hoodie/.heartbeat" / txn.instant_time, (1, 1))
+    lake, clustering, silent = clustering_beside_a_silent_write(tmp_path)
+    os.utime(lake.root / ".hoodie/.heartbeat" / silent.txn.instant_time, (1, 1))
     clustering.commit(lake.state().schema().avro)
     assert lake.values() == {"a": 1}
 

@@ -15,17 +15,25 @@ from tidelake.txn.rollback import roll_back_failed
 from tidelake.txn.time import InstantTimes
 
 
-def tidied(
+def entered(
     env: Env,
     config: TableConfig,
     timeline: Timeline,
-    times: InstantTimes,
     keeper: MetadataKeeper,
+    concurrency: Concurrency,
     *,
     roll_back: bool,
     use_markers: bool,
-) -> tuple[TableConfig, Timeline]:
-    """Do what comes before any change of a table; return its settings and timeline after that."""
+) -> tuple[TableConfig, Timeline, InstantTimes]:
+    """Do what comes before any change of a table; return its settings and timeline after that.
+
+    Call it inside of the section of `concurrency`.
+    """
+    if concurrency.is_shared:
+        timeline = load_timeline(env.storage, config)
+    else:
+        _refuse_others(env, timeline)
+    times = concurrency.times(env, config, timeline)
     restore = next((i for i in timeline.pending if i.action is Action.RESTORE), None)
     if restore is not None:
         raise RestorePendingError(restore.requested_time)
@@ -36,10 +44,10 @@ def tidied(
             env, config, timeline, contents, times, use_markers=use_markers, keeper=keeper
         ):
             timeline = load_timeline(env.storage, config)
-    return config, timeline
+    return config, timeline, times
 
 
-def refuse_others(env: Env, timeline: Timeline) -> None:
+def _refuse_others(env: Env, timeline: Timeline) -> None:
     """Raise `ConfigError` when somebody shares a table right now that this process has for itself.
 
     It would roll back what they are about to commit, or commit what they do not see.
@@ -78,67 +86,30 @@ def begin(
     file groups earlier says in `seen` on which timeline.
     """
     concurrency = concurrency or Concurrency()
+    keeper = keeper or NoMetadataTable(env)
     asked = timeline
     with concurrency.section():
-        if concurrency.is_shared:
-            timeline = load_timeline(env.storage, config)
-        return _begin(
+        config, timeline, times = entered(
+            env, config, timeline, keeper, concurrency, roll_back=roll_back, use_markers=use_markers
+        )
+        publisher = Publisher(env.storage, config)
+        requested_time = times.next()
+        concurrency.ensure()
+        while not publisher.request(requested_time, action):
+            requested_time = times.next()
+        txn = Transaction(
             env,
             config,
             timeline,
+            times=times,
+            requested_time=requested_time,
             action=action,
             operation=operation,
             write_id=write_id,
-            roll_back=roll_back,
-            use_markers=use_markers,
-            keeper=keeper or NoMetadataTable(env),
+            keeper=keeper,
             concurrency=concurrency,
             seen=seen,
             asked=asked,
         )
-
-
-def _begin(
-    env: Env,
-    config: TableConfig,
-    timeline: Timeline,
-    *,
-    action: Action,
-    operation: str,
-    write_id: str | None,
-    roll_back: bool,
-    use_markers: bool,
-    keeper: MetadataKeeper,
-    concurrency: Concurrency,
-    seen: Timeline | None,
-    asked: Timeline,
-) -> Transaction:
-    times = concurrency.times(env, config, timeline)
-    if not concurrency.is_shared:
-        refuse_others(env, timeline)
-    config, timeline = tidied(
-        env, config, timeline, times, keeper, roll_back=roll_back, use_markers=use_markers
-    )
-    publisher = Publisher(env.storage, config)
-    requested_time = times.next()
-    concurrency.ensure()
-    while not publisher.request(requested_time, action):
-        requested_time = times.next()
-    txn = Transaction(
-        env,
-        config,
-        timeline,
-        times=times,
-        requested_time=requested_time,
-        action=action,
-        operation=operation,
-        write_id=write_id,
-        keeper=keeper,
-        concurrency=concurrency,
-        seen=seen,
-        asked=asked,
-    )
-    if concurrency.is_shared:
-        txn.heartbeat.beat()
-        txn.heartbeat.keep_beating()
-    return txn
+        txn.show_life()
+        return txn

@@ -31,7 +31,7 @@ from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeli
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.heartbeat import is_alive, last_beats
 from tidelake.txn.keeper import MetadataKeeper
-from tidelake.txn.opening import refuse_others, tidied
+from tidelake.txn.opening import entered
 from tidelake.txn.protocol import Transaction
 from tidelake.txn.rollback import Rollback
 
@@ -103,13 +103,8 @@ def schedule(
     """Put a plan on the timeline and return its time, or None when there is nothing to do."""
     concurrency = concurrency or Concurrency()
     with concurrency.section():
-        if concurrency.is_shared:
-            timeline = load_timeline(env.storage, config)
-        else:
-            refuse_others(env, timeline)
-        times = concurrency.times(env, config, timeline)
-        config, timeline = tidied(
-            env, config, timeline, times, keeper, roll_back=roll_back, use_markers=use_markers
+        config, timeline, times = entered(
+            env, config, timeline, keeper, concurrency, roll_back=roll_back, use_markers=use_markers
         )
         publisher = Publisher(env.storage, config)
         while True:
@@ -148,13 +143,9 @@ def take_over(
     concurrency = concurrency or Concurrency()
     with concurrency.section():
         if concurrency.is_shared:
-            timeline = load_timeline(env.storage, config)
             _refuse_running(env, requested_time, action, concurrency)
-        else:
-            refuse_others(env, timeline)
-        times = concurrency.times(env, config, timeline)
-        config, timeline = tidied(
-            env, config, timeline, times, keeper, roll_back=roll_back, use_markers=use_markers
+        config, timeline, times = entered(
+            env, config, timeline, keeper, concurrency, roll_back=roll_back, use_markers=use_markers
         )
         contents = TimelineContents(env.storage, config)
         rollback = Rollback(env, config, timeline, times, keeper, concurrency)
@@ -178,9 +169,7 @@ def take_over(
             concurrency=concurrency,
             owner=env.ids.new(),
         )
-        if concurrency.is_shared:
-            txn.heartbeat.beat()
-            txn.heartbeat.keep_beating()
+        txn.show_life()
         return txn
 
 

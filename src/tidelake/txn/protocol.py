@@ -158,6 +158,12 @@ class Transaction:
             return ""
         return Sharer.of_this_process(self._concurrency.expires_after_ms).encode()
 
+    def show_life(self) -> None:
+        """Give signs of life from now on, where others share the table."""
+        if self._concurrency.is_shared:
+            self.heartbeat.beat()
+            self.heartbeat.keep_beating()
+
     @property
     def marker_folder(self) -> str:
         """Return where tasks put their markers; see `formats.marker_name`."""

@@ -86,15 +86,16 @@ def test_an_instant_that_is_no_time_is_named() -> None:
 
 
 @pytest.fixture
-def in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", request.param)
     time.tzset()
     yield
     monkeypatch.undo()
     time.tzset()
 
 
-@pytest.mark.usefixtures("in_tokyo")
+@pytest.mark.usefixtures("zone")
+@pytest.mark.parametrize("zone", ["Asia/Tokyo"], indirect=True)
 def test_the_zone_is_the_tables() -> None:
     local = config(hoodie__table__timeline__timezone="LOCAL")
     assert InstantTimes(ManualClock(NOON), config(), timeline()).next() == "20260301120000007"
@@ -132,21 +133,12 @@ def test_any_guard_against_the_future_may_be_given() -> None:
     assert times.next() == "20280101000000001"
 
 
-@pytest.fixture
-def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
-
-
-@pytest.mark.usefixtures("in_berlin")
+@pytest.mark.usefixtures("zone")
+@pytest.mark.parametrize("zone", ["Europe/Berlin"], indirect=True)
 def test_the_hour_that_comes_twice_is_not_the_future() -> None:
     local = config(hoodie__table__timeline__timezone="LOCAL")
-    clock = Stopwatch(
-        1_792_890_240_000
-    )  # 2026-10-25 01:04 UTC, 02:04 in Berlin for the second time
+    # 2026-10-25 01:04 UTC, 02:04 in Berlin for the second time
+    clock = Stopwatch(1_792_890_240_000)
     shown = timeline("20261025025959000")
     assert InstantTimes(clock, local, shown, max_skew_ms=200, max_future_ms=600_000).next() == (
         "20261025025959001"
