@@ -114,6 +114,7 @@ class Lake:
         fields: Fields | None = None,
         operation: WriteOperation = UPSERT,
         only: bool = False,
+        write_id: str | None = None,
     ) -> Writing:
         """Return a write that has looked at the table, and has done nothing yet.
 
@@ -121,7 +122,7 @@ class Lake:
         """
         given = {**self.options, **(options or {})}
         own = {name: kind for name, kind in BASE.items() if not only or name != "v"}
-        return Writing(self, rows, given, {**own, **(fields or {})}, operation)
+        return Writing(self, rows, given, {**own, **(fields or {})}, operation, write_id)
 
     def write(
         self,
@@ -191,6 +192,7 @@ class Writing:
         options: Mapping[str, str],
         fields: Fields,
         operation: WriteOperation,
+        write_id: str | None = None,
     ) -> None:
         env = lake.env()
         self.session = WriteSession(
@@ -198,7 +200,7 @@ class Writing:
         )
         wanted = ("id", "p") if operation is WriteOperation.DELETE else tuple(fields)
         struct = _struct({name: fields[name] for name in wanted})
-        self._choice = self.session.choose(operation, struct, None)
+        self._choice = self.session.choose(operation, struct, write_id)
         schema = pa.schema([(name, _arrow(fields[name])) for name in wanted])
         table = pa.Table.from_pylist([dict(found) for found in rows], schema=schema)
         area = StagingArea.of_new_write(env)
@@ -207,7 +209,9 @@ class Writing:
 
     def begun(self) -> Writing:
         """Put the write on the timeline and write its data files."""
-        self.txn = self.session.begin(self._choice.operation, None, looked_up=False)
+        self.txn = self.session.begin(
+            self._choice.operation, self._choice.write_id, looked_up=False
+        )
         try:
             self._write()
         except BaseException:

@@ -273,7 +273,7 @@ class Transaction:
         """Make what the tasks wrote part of the table.
 
         `stats` name every file that counts; `schema` is the table's Avro schema from now on, unless
-        others write and `resolve_schema` says otherwise; `replaced` the file ids by partition that
+        others wrote and `resolve_schema` says otherwise; `replaced` the file ids by partition that
         are retired, whose keys leave the record index by what `stats` name if `forgets_replaced`
         says so. Raises `WriteConflictError` when the write has to give way to another,
         `InstantLostError` when somebody rolled it back, `CommitOutcomeUnknownError` when nobody can
@@ -292,7 +292,7 @@ class Transaction:
             if self._concurrency.is_shared:
                 schema = self._reviewed(stats, replaced or {}, schema, resolve_schema)
             elif self.owner is None:
-                self._refuse_overwriting(stats, replaced or {})
+                schema = self._reviewed_alone(stats, replaced or {}, schema, resolve_schema)
             content, metadata = self._content(stats, schema, replaced or {}, extra or {})
             if not self._is_mine():
                 raise lost(self.instant_time, "somebody else carries the plan out")
@@ -410,24 +410,39 @@ class Transaction:
         self._refuse_same(now, reviewer.contents)
         if self._is_compared:
             reviewer.refuse_conflicts(self._footprint(stats, replaced))
+        return self._resolved(now, reviewer.contents, schema, resolve_schema)
+
+    def _resolved(
+        self,
+        now: Timeline,
+        contents: TimelineContents,
+        schema: str,
+        resolve_schema: SchemaResolver | None,
+    ) -> str:
+        """Return the schema to commit, whatever others made of the table's since the start."""
         if resolve_schema is None or self.owner is not None:
             return schema
-        found = commit_with_schema(writes_in_order(self.config, now), reviewer.contents)
+        found = commit_with_schema(writes_in_order(self.config, now), contents)
         if found is None:
             return resolve_schema(self.config.create_schema, "")
         return resolve_schema(found[1], found[0].requested_time)
 
-    def _refuse_overwriting(
-        self, stats: Sequence[WriteStat], replaced: Mapping[str, Sequence[str]]
-    ) -> None:
+    def _reviewed_alone(
+        self,
+        stats: Sequence[WriteStat],
+        replaced: Mapping[str, Sequence[str]],
+        schema: str,
+        resolve_schema: SchemaResolver | None,
+    ) -> str:
         """Hold a write that thought it was alone to what others completed since it began."""
         now = load_timeline(self._storage, self.config)
         done = {i.requested_time for i in self._seen.completed}
         company = [i for i in now.writes() if i.requested_time not in done]
         if not company:
-            return
+            return schema
         reviewer = self._reviewer(now)
         reviewer.refuse_lost(self.instant_time)
+        self._refuse_same(now, reviewer.contents)
         _log.warning(
             "%s completed while this process wrote to the table under %s: let all writers share "
             "it, or rows get lost",
@@ -435,6 +450,7 @@ class Transaction:
             ConcurrencyMode.SINGLE_WRITER,
         )
         reviewer.refuse(self._footprint(stats, replaced), company)
+        return self._resolved(now, reviewer.contents, schema, resolve_schema)
 
     def _footprint(
         self, stats: Sequence[WriteStat], replaced: Mapping[str, Sequence[str]]
