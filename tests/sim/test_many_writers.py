@@ -21,9 +21,9 @@ KINDS = [
 ]
 #: Two writers and one service, of whom every order is played.
 SMALL_WORLDS = [
-    (ConcurrencyMode.OPTIMISTIC, TableType.MERGE_ON_READ, "compactor 0"),
-    (ConcurrencyMode.NON_BLOCKING, TableType.MERGE_ON_READ, "compactor 0"),
-    (ConcurrencyMode.OPTIMISTIC, TableType.COPY_ON_WRITE, "cleaner 0"),
+    (ConcurrencyMode.OPTIMISTIC, TableType.MERGE_ON_READ, "compact 0"),
+    (ConcurrencyMode.NON_BLOCKING, TableType.MERGE_ON_READ, "compact 0"),
+    (ConcurrencyMode.OPTIMISTIC, TableType.COPY_ON_WRITE, "clean 0"),
 ]
 
 
@@ -66,7 +66,7 @@ def explored(
         mode=mode,
         table_type=kind,
         table_version=9,
-        actors=("writer 0", "writer 1", service),
+        actors=("upsert 0", "upsert 1", service),
         writes=1,
         faults=Faults(),
         is_dense=True,

@@ -1,7 +1,8 @@
 from tidelake.testing.simulation.actors import (
+    ACTORS,
     Cleans,
     Compacts,
-    Journal,
+    Kind,
     Reads,
     RollsBack,
     Sharing,
@@ -16,10 +17,12 @@ from tidelake.testing.simulation.history import (
     play,
     shrink,
 )
+from tidelake.testing.simulation.journal import Journal
 from tidelake.testing.simulation.scheduler import Faults, Simulation
 from tidelake.testing.simulation.toy_rows import create_toy
 
 __all__ = [
+    "ACTORS",
     "ALL_FAULTS",
     "EVERYBODY",
     "Cleans",
@@ -27,6 +30,7 @@ __all__ = [
     "Faults",
     "History",
     "Journal",
+    "Kind",
     "Played",
     "Reads",
     "RollsBack",

@@ -8,7 +8,7 @@ from tidelake.config import ConcurrencyMode
 from tidelake.errors import MissingFileError
 from tidelake.model import Action
 from tidelake.storage import Storage
-from tidelake.testing.simulation.actors import Journal
+from tidelake.testing.simulation.journal import Journal
 from tidelake.testing.simulation.toy_rows import SCHEMA, Snapshot, read_toy
 from tidelake.timeline.table_schema import writes_in_order
 from tidelake.write.schema_conflict import extends

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random  # noqa: TID251 - seeded by the history
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -10,29 +11,20 @@ from typing import Any
 from typing_extensions import Self
 
 from tidelake.config import ConcurrencyMode, ConflictStrategy
-from tidelake.env import Env
 from tidelake.errors import TidelakeError
 from tidelake.model import TableType
 from tidelake.services.rollback import roll_back_all_failed
-from tidelake.testing.simulation.actors import (
-    EXPIRES_MS,
-    Cleans,
-    Compacts,
-    Journal,
-    Reads,
-    RollsBack,
-    Sharing,
-    Upserts,
-)
+from tidelake.testing.simulation.actors import EXPIRES_MS, Sharing, kind_of
 from tidelake.testing.simulation.audit import violations
+from tidelake.testing.simulation.journal import Journal
 from tidelake.testing.simulation.scheduler import Choose, Faults, Simulation
 from tidelake.testing.simulation.toy_rows import create_toy
 from tidelake.timeline import TimelineContents, load_table_config, load_timeline
 from tidelake.txn import failed_writes
 
-WRITERS = ("writer 0", "writer 1", "writer 2")
-COMPACTORS = ("compactor 0", "compactor 1")
-OTHERS = ("cleaner 0", "cleaner 1", "undoer", "reader")
+WRITERS = ("upsert 0", "upsert 1", "upsert 2")
+COMPACTORS = ("compact 0", "compact 1")
+OTHERS = ("clean 0", "clean 1", "roll back failed 0", "read 0")
 EVERYBODY = (*WRITERS, *COMPACTORS, *OTHERS)
 #: Every fault there is, each often enough to be met in most histories.
 ALL_FAULTS = Faults(
@@ -94,26 +86,23 @@ def play(history: History, choose: Choose | None = None) -> Played:
     strategy = ConflictStrategy.END if history.seed % 2 else ConflictStrategy.SIMPLE
     sharing = Sharing(mode=history.mode, strategy=strategy)
     is_mor = history.table_type is TableType.MERGE_ON_READ
-    dense: dict[str, int] = {"times": 2, "pause_ms": 1} if history.is_dense else {}
-    for number, name in enumerate(EVERYBODY):
-        # Drawn for all, so that the rest of the history is the same without one of them.
-        chance = world.chance()
-        kind = name.partition(" ")[0]
-        act: Callable[[Env], None]
-        if kind == "writer":
-            act = Upserts(
-                name=name, sharing=sharing, journal=journal, chance=chance, times=history.writes
-            )
-        elif kind == "compactor":
-            act = Compacts(name=name, sharing=sharing, chance=chance, **dense)
-        elif kind == "cleaner":
-            act = Cleans(name=name, sharing=sharing, chance=chance, **dense)
-        elif kind == "undoer":
-            act = RollsBack(name=name, sharing=sharing, chance=chance, **dense)
-        else:
-            act = Reads(journal=journal, chance=chance, **dense)
-        if name in history.actors and (is_mor or kind != "compactor"):
-            world.add(name, act, offset_ms=(number * 7 - 7) if kind == "writer" else 0)
+    for name in history.actors:
+        kind = kind_of(name)
+        if kind.merge_on_read and not is_mor:
+            continue
+        # Of its own, so that the rest of the history is the same without one of the others.
+        chance = random.Random(f"{history.seed} {name}")
+        offset_ms = chance.randint(-10, 10) if kind.writes else 0
+        times = history.writes if kind.writes else 2 if history.is_dense else kind.times
+        act = kind.make(
+            name=name,
+            sharing=sharing,
+            journal=journal,
+            chance=chance,
+            times=times,
+            pause_ms=1 if history.is_dense and not kind.writes else kind.pause_ms,
+        )
+        world.add(name, act, offset_ms=offset_ms)
     wrong: list[str] = []
     try:
         world.run()
