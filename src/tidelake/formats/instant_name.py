@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 from tidelake.model import Action, State
@@ -62,10 +63,17 @@ class InstantName:
     @classmethod
     def parse(cls, name: str, layout: int) -> InstantName | None:
         """Take `name` apart, the inverse of `format`; return None for a file of some other kind."""
-        found = _NAME.fullmatch(name)
-        if found is None or found[3] not in _BY_SUFFIX:
-            return None
-        action, state = _BY_SUFFIX[found[3]]
-        if found[2] is not None and (layout == LAYOUT_1 or state is not State.COMPLETED):
-            return None
-        return cls(requested_time=found[1], action=action, state=state, completion_time=found[2])
+        return _parsed(name, layout)
+
+
+@lru_cache(maxsize=65_536)  # every look at a timeline finds mostly the names of the look before
+def _parsed(name: str, layout: int) -> InstantName | None:
+    found = _NAME.fullmatch(name)
+    if found is None or found[3] not in _BY_SUFFIX:
+        return None
+    action, state = _BY_SUFFIX[found[3]]
+    if found[2] is not None and (layout == LAYOUT_1 or state is not State.COMPLETED):
+        return None
+    return InstantName(
+        requested_time=found[1], action=action, state=state, completion_time=found[2]
+    )

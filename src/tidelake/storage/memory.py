@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import BinaryIO
 
 from tidelake.errors import MissingFileError
 from tidelake.storage.protocol import FileInfo, Folder, StorageSpec, Tagged
+
+_AFTER_SLASH = chr(ord("/") + 1)
 
 
 class MemoryStorage:
@@ -26,6 +29,8 @@ class MemoryStorage:
         self._tick = count(1)
         self._now_ms = now_ms
         self._files: dict[str, tuple[bytes, int, int]] = {}
+        self._paths: list[str] = []
+        """All paths, sorted, so that what lies in a folder lies together."""
         for path, data in (files or {}).items():
             self.put(path, data)
 
@@ -59,26 +64,31 @@ class MemoryStorage:
 
     def list(self, folder: str) -> Folder:
         """Return the direct content of `folder`; empty when the folder does not exist."""
-        prefix = f"{folder}/" if folder else ""
+        at, end = self._span(folder)
+        skipped = len(folder) + 1 if folder else 0
         files = []
-        folders = set()
-        for path in sorted(self._files):
-            if path.startswith(prefix):
-                name, below, _ = path[len(prefix) :].partition("/")
-                info = None if below else self.stat(path)
-                if info is None:
-                    folders.add(name)
-                else:
-                    files.append(info)
+        folders = []
+        while at < end:
+            path = self._paths[at]
+            name, below, _ = path[skipped:].partition("/")
+            if below:
+                folders.append(name)
+                at = self._span(path[: skipped + len(name)])[1]
+            else:
+                data, modified_ms, _ = self._files[path]
+                files.append(FileInfo(name, len(data), modified_ms))
+                at += 1
         return Folder(files, sorted(folders))
 
     def exists(self, folder: str) -> bool:
         """Return whether anything lies below `folder`."""
-        return not folder or any(path.startswith(f"{folder}/") for path in self._files)
+        first, end = self._span(folder)
+        return not folder or first < end
 
     def files_below(self, folder: str) -> Sequence[str]:
         """Return the paths, sorted, of all files in `folder` and in the folders below it."""
-        return sorted(path for path in self._files if not folder or path.startswith(f"{folder}/"))
+        first, end = self._span(folder)
+        return self._paths[first:end]
 
     def make_folder(self, folder: str) -> None:
         """Do nothing: here a folder is what its files say it is."""
@@ -91,6 +101,8 @@ class MemoryStorage:
     def put(self, path: str, data: bytes) -> None:
         """Write the file, replacing what was there."""
         written = next(self._tick)
+        if path not in self._files:
+            insort(self._paths, path)
         self._files[path] = (data, self._now_ms() if self._now_ms else written, written)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
@@ -114,7 +126,15 @@ class MemoryStorage:
 
     def delete(self, path: str) -> None:
         """Delete the file; a missing file is no error."""
-        self._files.pop(path, None)
+        if self._files.pop(path, None) is not None:
+            del self._paths[bisect_left(self._paths, path)]
+
+    def _span(self, folder: str) -> tuple[int, int]:
+        """Return where among the sorted paths those below `folder` begin and end."""
+        if not folder:
+            return 0, len(self._paths)
+        first = bisect_left(self._paths, f"{folder}/")
+        return first, bisect_left(self._paths, f"{folder}{_AFTER_SLASH}", first)
 
     def local_path(self, path: str) -> str | None:  # noqa: ARG002 - the protocol's parameter
         """Return None: memory has no path."""

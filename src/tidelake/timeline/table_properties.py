@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from functools import lru_cache
 
 from tidelake.config import TableConfig, keys
 from tidelake.env import Env
@@ -39,7 +40,7 @@ def load_table_config(storage: Storage) -> TableConfig:
     for _ in range(_ATTEMPTS):
         for path in (PROPERTIES_PATH, BACKUP_PATH):
             try:
-                return TableConfig.from_properties(_checked(storage.read(path)))
+                return _config_of(storage.read(path))
             except MissingFileError:
                 continue
             except Malformed as cause:
@@ -52,6 +53,11 @@ def load_table_config(storage: Storage) -> TableConfig:
                 "storage's versions, or write it again from what you know of the table",
             ) from damage
     raise _no_table(storage)
+
+
+@lru_cache(maxsize=64)  # every call on a table looks at its properties, which hardly ever change
+def _config_of(data: bytes) -> TableConfig:
+    return TableConfig.from_properties(_checked(data))
 
 
 def update_table_config(env: Env, changes: Mapping[str, str | None]) -> TableConfig:

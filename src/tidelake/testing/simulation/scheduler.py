@@ -19,7 +19,6 @@ from typing import TypeVar
 from typing_extensions import override
 
 from tidelake.env import Env
-from tidelake.model import Word
 from tidelake.storage import MemoryStorage
 from tidelake.testing.faults import Crash, Fault, FaultyStorage
 from tidelake.testing.ids import SeededIds
@@ -29,6 +28,8 @@ T = TypeVar("T")
 _START_MS = 1_794_700_800_000
 #: The longest that one call to the storage takes.
 _CALL_MS = 5
+#: Modules whose properties wait for nobody any more.
+_UNLOCKED: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +51,21 @@ class Faults:
     longest_jump_ms: int = 10_000
     most_crashes: int = 3
 
+    @property
+    def in_all(self) -> float:
+        """Return how likely it is that a call meets any of them."""
+        return (
+            self.crash
+            + self.error
+            + self.lost_reply
+            + self.stall
+            + self.late_listing
+            + self.clock_jump
+        )
+
 
 #: Picks one of the actors that can run.
 Choose = Callable[[Sequence["Actor"]], "Actor"]
-
-
-class State(Word):
-    """What an actor is doing."""
-
-    READY = "ready"
-    ASLEEP = "asleep"
-    DONE = "done"
 
 
 def _taken() -> Lock:
@@ -76,7 +81,6 @@ class Actor:
     name: str
     act: Callable[[Env], None]
     offset_ms: int = 0
-    state: State = State.READY
     wakes_ms: int = 0
     stalled_until_ms: int = 0
     late_by_ms: int = 0
@@ -94,7 +98,6 @@ class _Tick:
     interval_ms: int
     act: Callable[[], None]
     due_ms: int
-    is_over: bool = False
 
 
 class Simulation:
@@ -118,18 +121,27 @@ class Simulation:
         self._spared = frozenset(spared)
         self._choose = choose or self._random.choice
         self._crashes_left = self._faults.most_crashes
+        self._any_fault = self._faults.in_all
         self.faults_drawn = 0
         """How many faults the history has drawn so far."""
         self._now_ms = _START_MS
         self._steps_left = 0
         self._is_over = _taken()
         self._actors: list[Actor] = []
+        self._alive: list[Actor] = []
         self._running: Actor | None = None
         self._detail = random.Random(seed)
         self.storage = MemoryStorage(now_ms=lambda: self._now_ms)
         """What lies on storage, for whoever sets up or looks at the world from outside."""
-        self.history: list[str] = []
-        """What happened, a line a step: same seed, same lines."""
+        self._notes: list[tuple[int, str, str, str]] = []
+
+    @property
+    def history(self) -> list[str]:
+        """Return what happened, a line a step: same seed, same lines."""
+        return [
+            f"{at_ms - _START_MS:>8} {name}: {what}{detail}"
+            for at_ms, name, what, detail in self._notes
+        ]
 
     @property
     def now_ms(self) -> int:
@@ -158,6 +170,7 @@ class Simulation:
         for thread in threads:
             thread.start()
         self._steps_left = most_steps
+        self._alive = list(self._actors)
         self._go_on(None)
         self._is_over.acquire()
         if not self._steps_left:
@@ -173,7 +186,7 @@ class Simulation:
         """
         if last is not None:
             self._running = None
-            self._now_ms += self._random.randint(0, _CALL_MS)
+            self._now_ms += int(self._random.random() * (_CALL_MS + 1))
             self._beat()
             self._steps_left -= 1
         following = self._pick() if self._steps_left else None
@@ -198,28 +211,25 @@ class Simulation:
             self.note(actor, "is dead")
         except BaseException as error:  # noqa: BLE001 - raised again by whoever runs the world
             actor.error = error
-        actor.state = State.DONE
+        self._alive.remove(actor)
         self._go_on(actor)
 
     def _pick(self) -> Actor | None:
-        while True:
-            alive = [a for a in self._actors if a.state is not State.DONE]
-            if not alive:
-                return None
-            free = [a for a in alive if self._is_free(a)]
+        while self._alive:
+            now_ms = self._now_ms
+            free = [a for a in self._alive if a.wakes_ms <= now_ms and a.stalled_until_ms <= now_ms]
             if free:
                 return self._choose(free)
-            self._now_ms = min(max(a.wakes_ms, a.stalled_until_ms) for a in alive)
-
-    def _is_free(self, actor: Actor) -> bool:
-        return max(actor.wakes_ms, actor.stalled_until_ms) <= self._now_ms
+            self._now_ms = min(max(a.wakes_ms, a.stalled_until_ms) for a in self._alive)
+        return None
 
     def _beat(self) -> None:
         """Do what living actors have asked to be done again and again."""
-        for actor in self._actors:
-            is_up = actor.state is not State.DONE and actor.stalled_until_ms <= self._now_ms
-            for tick in actor.ticks if is_up and not actor.is_dead else ():
-                if not tick.is_over and tick.due_ms <= self._now_ms:
+        for actor in self._alive:
+            if not actor.ticks or actor.is_dead or actor.stalled_until_ms > self._now_ms:
+                continue
+            for tick in actor.ticks:
+                if tick.due_ms <= self._now_ms and tick in actor.ticks:
                     tick.due_ms = self._now_ms + tick.interval_ms
                     tick.act()
 
@@ -235,9 +245,11 @@ class Simulation:
 
     def fault(self, actor: Actor, name: str, path: str) -> Fault | None:
         """Return what becomes of a call to the storage."""
-        self.note(actor, f"{name} {path}")
+        self.note(actor, name, f" {path}")
         found = self._faults
         draw = self._random.random()
+        if draw >= self._any_fault:
+            return None
         for likely, act in (
             (found.crash, self._crash),
             (found.error, lambda _: Fault.ERROR),
@@ -286,9 +298,9 @@ class Simulation:
         actor.offset_ms = self._detail.randint(-longest_ms, longest_ms)
         self.note(actor, f"has a clock that is off by {actor.offset_ms} ms")
 
-    def note(self, actor: Actor, what: str) -> None:
-        """Write down what happened."""
-        self.history.append(f"{self._now_ms - _START_MS:>8} {actor.name}: {what}")
+    def note(self, actor: Actor, what: str, detail: str = "") -> None:
+        """Write down what happened; it becomes a line when somebody asks for it."""
+        self._notes.append((self._now_ms, actor.name, what, detail))
 
 
 def _unlock_cached_properties() -> None:
@@ -297,12 +309,13 @@ def _unlock_cached_properties() -> None:
     Up to Python 3.11 such a property holds a lock of its class meanwhile, and would keep all others
     out; where one actor runs at a time, nothing needs it.
     """
-    modules = [module for name, module in sys.modules.items() if name.startswith("tidelake.")]
-    for module in modules:
+    modules = [name for name in sys.modules if name.startswith("tidelake.")]
+    for module in [sys.modules[name] for name in modules if name not in _UNLOCKED]:
         for kind in vars(module).values():
             for found in vars(kind).values() if isinstance(kind, type) else ():
                 if isinstance(found, cached_property) and hasattr(found, "lock"):
                     found.lock = nullcontext()
+    _UNLOCKED.update(modules)
 
 
 class _ActorStorage(FaultyStorage):
@@ -347,10 +360,11 @@ class _ActorTicker:
 
     def every(self, interval_ms: int, act: Callable[[], None]) -> Callable[[], None]:
         tick = _Tick(interval_ms, act, self._simulation.now_ms + interval_ms)
-        self._actor.ticks.append(tick)
+        # A list of its own each time: what a tick does may begin or end others.
+        self._actor.ticks = [*self._actor.ticks, tick]
 
         def stop() -> None:
-            tick.is_over = True
+            self._actor.ticks = [other for other in self._actor.ticks if other is not tick]
 
         return stop
 

@@ -28,10 +28,7 @@ def process_name() -> str:
 
 def process_mark() -> str:
     """Return the name of this process by which others can tell whether it is gone."""
-    machine, facts = _machine(), _facts(os.getpid())
-    if machine is None or facts is None:
-        return process_name()
-    return f"{process_name()}:{machine}-{facts[_START]}"
+    return _mark_of(process_name(), os.getpid())
 
 
 def shown_name(mark: str) -> str:
@@ -43,12 +40,18 @@ def shown_name(mark: str) -> str:
 def is_gone(mark: str) -> bool:
     """Return whether it is sure that the process which left this mark has ended."""
     found = _NAME.match(mark)
-    if found is None or found["machine"] != _machine():
+    if found is None or found["machine"] != _machine() or found[0] == process_mark():
         return False
     facts = _facts(int(found["pid"]))
     if facts is None:
         return not _exists(int(found["pid"]))
     return facts[_STATE] in _GONE_STATES or facts[_START] != found["start"]
+
+
+@cache
+def _mark_of(name: str, pid: int) -> str:
+    machine, facts = _machine(), _facts(pid)
+    return name if machine is None or facts is None else f"{name}:{machine}-{facts[_START]}"
 
 
 @cache

@@ -29,6 +29,8 @@ from tidelake.write.sharing import slot_name
 
 LEASE_MS = 60_000
 EXPIRES_MS = 120_000
+#: A holder that stalls keeps others waiting for minutes; who asks too often only costs steps.
+_LOCK_WAIT = LockWait(wait_ms=600_000, first_delay_ms=10, longest_delay_ms=10_000)
 #: Services that are due after every few writes.
 SERVICES = ServiceOptions(
     clean=CleanOptions(commits=2),
@@ -61,7 +63,7 @@ class Sharing:
         lock = StorageLock(env, validity_ms=LEASE_MS, skew_ms=self.max_skew_ms)
         return Concurrency(
             mode=self.mode,
-            lock=TableLock(lock, env.clock, LockWait(wait_ms=600_000)),
+            lock=TableLock(lock, env.clock, _LOCK_WAIT),
             strategy=self.strategy,
             slot_name=slot_name,
             max_skew_ms=self.max_skew_ms,
