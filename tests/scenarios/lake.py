@@ -31,7 +31,7 @@ from tidelake.storage import LocalStorage, Storage
 from tidelake.table import load_state, open_state
 from tidelake.txn import create_table
 from tidelake.write.create import table_spec
-from tidelake.write.operation import REPLACING, planned_stats
+from tidelake.write.operation import REPLACING, planned_partitions, planned_stats
 
 OCC = {
     "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",
@@ -225,9 +225,11 @@ class Writing:
             plan, self._replaced = self.session.plan_overwrite(
                 self.txn, self._choice, self._work.workload
             )
+            profile = planned_partitions(self._work.workload, self._replaced)
         else:
             plan = self.session.plan(self.txn, self._choice, self._work.looked_up(self.txn))
-        self.txn.start(planned_stats(self._work.workload, plan))
+            profile = planned_stats(self._work.workload, plan)
+        self.txn.start(profile)
         self._stats = self._work.write(self.txn, plan, token_of_task())
 
     def commit(self) -> Commit:

@@ -31,7 +31,7 @@ from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
 from tidelake.txn import Transaction
 from tidelake.write.arrow_keys import bucket_words, partition_paths, record_keys
 from tidelake.write.groups import LiveGroup
-from tidelake.write.operation import REPLACING, planned_stats
+from tidelake.write.operation import REPLACING, planned_partitions, planned_stats
 from tidelake.write.plan import Workload, WritePlan
 from tidelake.write.ring import Rings, file_ids
 
@@ -120,10 +120,12 @@ def bring_in(
                 rings = session.renewed_rings(choice.index, work.workload.partitions)
                 work.placed(rings)
             plan, replaced = session.plan_overwrite(txn, choice, work.workload)
+            profile = planned_partitions(work.workload, replaced)
         else:
             workload = work.looked_up(txn)
             plan, replaced = session.plan(txn, choice, workload), {}
-        txn.start(planned_stats(work.workload, plan))
+            profile = planned_stats(work.workload, plan)
+        txn.start(profile)
         stats = work.write(txn, plan, token)
         gone = session.replaced_keys(txn, stats, replaced) if replaced else None
         if gone is not None:

@@ -49,6 +49,7 @@ from tidelake.records import META_COLUMNS, MergeSpec, column_names
 from tidelake.services.inline import after_write
 from tidelake.storage.machine import is_of_this_machine
 from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
+from tidelake.txn.candidates import clustered_groups
 from tidelake.txn.concurrency import Concurrency, SharedKeys
 from tidelake.txn.locks import choose_kind, open_lock
 from tidelake.txn.locks.process import process_name
@@ -348,7 +349,8 @@ class WriteSession:
     ) -> WritePlan:
         """Return where the rows of an insert, upsert or delete go."""
         view = self.view(txn)
-        live = live_groups(view, txn.config, workload.partitions)
+        clustered = clustered_groups(txn.timeline, self.state.contents)
+        live = live_groups(view, txn.config, workload.partitions, clustered)
         found = plan_write(
             choice.operation,
             self.config,

@@ -69,7 +69,7 @@ from tidelake.records.schema import PARTITION_PATH, RECORD_KEY, top_level
 from tidelake.txn import Transaction
 from tidelake.write.groups import live_groups
 from tidelake.write.index import Index
-from tidelake.write.operation import REPLACING, planned_stats
+from tidelake.write.operation import REPLACING, planned_partitions, planned_stats
 from tidelake.write.partial import logs_changed_columns
 from tidelake.write.partitions import named_partitions
 from tidelake.write.plan import Workload, WritePlan
@@ -315,7 +315,7 @@ class Writer:
         avro = without_meta_columns(session.schemas.table().avro)
         with session.begin(WriteOperation.DELETE_PARTITION, write_id, looked_up=False) as txn:
             replaced = {**{p: [] for p in chosen}, **session.retire(txn, chosen)}
-            txn.start()
+            txn.start(planned_partitions(Workload(), replaced))
             return self._commit_replacing(txn, (), avro, replaced)
 
     def _goes_at_once(self, choice: Choice) -> bool:
@@ -528,7 +528,7 @@ class Writer:
                 workload = count_rows(kept)
             with session.begin(choice.operation, choice.write_id, looked_up=False) as txn:
                 plan, replaced = session.plan_overwrite(txn, choice, workload)
-                txn.start()
+                txn.start(planned_partitions(workload, replaced))
                 work = WriteWork(
                     spec=session.spec(txn, choice), plan=plan, key_column=rows.key_column
                 )

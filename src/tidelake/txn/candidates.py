@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from tidelake.errors import MissingFileError
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata, WriteStat
 from tidelake.formats.file_name import FIXED_ID_MARK, parse_base
-from tidelake.model import WRITE_ACTIONS, Action, Instant, State, Word
+from tidelake.model import WRITE_ACTIONS, Action, FileGroupId, Instant, State, Word
 from tidelake.timeline import History, Timeline, TimelineContents
 from tidelake.txn.conflict import Footprint, Kind, Slot
 
@@ -168,6 +168,7 @@ def of_commit(instant: Instant, metadata: CommitMetadata, slot_name: SlotName = 
         completion_time=instant.completion_time,
         slot_name=slot_name,
         kind=Kind.COMPACTION if instant.planned_as is Action.COMPACTION else None,
+        touched=metadata.partition_to_write_stats,
     )
 
 
@@ -180,17 +181,20 @@ def of_stats(
     completion_time: str | None = None,
     slot_name: SlotName = str,
     kind: Kind | None = None,
+    touched: Iterable[str] = (),
 ) -> Footprint:
-    """Return what a write with these stats touches."""
+    """Return what a write with these stats touches; `touched` are partitions beyond those."""
     slots: set[Slot] = set()
     bases: set[Slot] = set()
-    partitions: set[str] = set(replaced)
+    partitions: set[str] = {*replaced, *touched}
+    unnamed: set[str] = set()
     files: dict[Slot, str] = {}
     filled: set[Slot] = set()
     for stat in stats:
         partition = stat.partition_path or ""
         partitions.add(partition)
         if not stat.file_id:
+            unnamed.add(partition)
             continue
         slot = Slot(partition, slot_name(stat.file_id))
         slots.add(slot)
@@ -211,9 +215,25 @@ def of_stats(
         partitions=frozenset(partitions) if is_whole else frozenset(),
         files=files,
         filled_slots=frozenset(filled),
+        touched=frozenset(partitions),
+        unnamed=frozenset(unnamed) if completion_time is None else frozenset(),
         replaces_table=operation.upper() == _WHOLE_TABLE,
         retires_fixed=any(FIXED_ID_MARK in one for ids in replaced.values() for one in ids),
     )
+
+
+def clustered_groups(timeline: Timeline, contents: TimelineContents) -> frozenset[FileGroupId]:
+    """Return the file groups whose rows pending clusterings are moving elsewhere."""
+    found: set[FileGroupId] = set()
+    for instant in timeline.pending:
+        if not is_clustering(instant, contents):
+            continue
+        try:
+            planned = list(_planned(instant, contents, Kind.CLUSTERING))
+        except MissingFileError:
+            continue  # it was rolled back since the timeline was loaded
+        found.update(FileGroupId(partition, file_id) for partition, file_id in planned)
+    return frozenset(found)
 
 
 def is_clustering(instant: Instant, contents: TimelineContents) -> bool:
@@ -223,7 +243,7 @@ def is_clustering(instant: Instant, contents: TimelineContents) -> bool:
 
 def is_silent(found: Footprint) -> bool:
     """Return whether a pending write did not say what it will touch."""
-    return found.is_pending and not found.slots and not found.partitions
+    return found.is_pending and not found.slots and not found.touched
 
 
 def _of_pending(

@@ -15,6 +15,8 @@ from tidelake.model import Word
 
 #: First table version whose log files belong to one writer each, and are sliced by completion time.
 _FIRST_OWN_LOGS = 8
+#: Name of the slot that stands for all of a partition.
+_ANY = "*"
 
 
 class Kind(Word):
@@ -58,6 +60,10 @@ class Footprint:
     """A data file of each of `slots` that the operation wrote, as far as it has."""
     filled_slots: frozenset[Slot] = frozenset()
     """Those of `base_slots` to which the operation added keys."""
+    touched: frozenset[str] = frozenset()
+    """Every partition in which the operation writes or retires, or said that it will."""
+    unnamed: frozenset[str] = frozenset()
+    """Those of `touched` of which a pending operation did not say which file groups it changes."""
     replaces_table: bool = False
     """Whether everything is to go that was in the table, in partitions yet to come as well."""
     retires_fixed: bool = False
@@ -113,18 +119,19 @@ def overlap(ours: Footprint, theirs: Footprint) -> frozenset[Slot]:
     """Return what both touch; a whole partition meets every slot in it, old or new.
 
     When ours replaces the table, it meets partitions that theirs has added, too. Not the other way
-    round: what we add to a partition that theirs did not know of simply comes after it.
+    round: what we add to a partition that theirs did not know of simply comes after it. A pending
+    operation may have said no more than the partitions in which it will change file groups.
     """
-    whole = ours.partitions & theirs.partitions
-    if ours.replaces_table:
-        whole = theirs.partitions
+    others = theirs.touched | theirs.partitions if theirs.is_pending else theirs.partitions
+    whole = others if ours.replaces_table else ours.partitions & others
+    whole |= theirs.unnamed & {slot.partition for slot in ours.slots}
     return frozenset(
         {
             *(ours.slots & theirs.slots),
             *_covered(theirs.slots, ours),
             *_covered(ours.slots, theirs),
             *(theirs.slots if ours.replaces_table else ()),
-            *(Slot(partition, "*") for partition in whole),
+            *(Slot(partition, _ANY) for partition in whole),
         }
     )
 
@@ -137,7 +144,8 @@ def judge(ours: Footprint, theirs: Footprint, *, table_version: int) -> Rule:
     if ours.kind is Kind.LOG_COMPACTION:
         return _judge_log_compaction(ours, theirs)
     if ours.kind is Kind.CLUSTERING and theirs.kind is Kind.INGESTION:
-        return Rule.CLUSTERING_YIELDS
+        is_named = any(slot.name != _ANY for slot in shared)
+        return Rule.CLUSTERING_YIELDS if is_named else Rule.CLUSTERING_WAITS
     if ours.kind is not Kind.INGESTION:
         return Rule.OVERLAP
     if theirs.kind is Kind.CLUSTERING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 
 from tidelake.config import TableConfig
 from tidelake.model import FileGroupId, FileSlice
@@ -17,7 +17,7 @@ class LiveGroup:
     `log_instant` and `log_names` are the instant of the slice to which a log would go now, and the
     logs that lie there. Up to table version 7 the instant names those logs, and they count whether
     committed or not: `log_version` is the first that is free. `is_reserved` says that a pending
-    compaction has plans with the base file.
+    compaction or clustering has plans with the base file.
     """
 
     slice: FileSlice
@@ -32,8 +32,16 @@ class LiveGroup:
         return self.slice.group
 
 
-def live_groups(view: TableView, config: TableConfig, partitions: Sequence[str]) -> list[LiveGroup]:
-    """Return the file groups of `partitions` that hold rows, ordered by partition and file id."""
+def live_groups(
+    view: TableView,
+    config: TableConfig,
+    partitions: Sequence[str],
+    clustered: Set[FileGroupId] = frozenset(),
+) -> list[LiveGroup]:
+    """Return the file groups of `partitions` that hold rows, ordered by partition and file id.
+
+    `clustered` are those that pending clusterings name.
+    """
     found = []
     for group in view.groups(partitions):
         if view.is_replaced(group.id):
@@ -48,11 +56,12 @@ def live_groups(view: TableView, config: TableConfig, partitions: Sequence[str])
                     slice=latest,
                     log_instant=latest.base_instant_time,
                     log_names=tuple(log.name for log in latest.log_files),
-                    is_reserved=bool(pending),
+                    is_reserved=bool(pending) or group.id in clustered,
                 )
             )
         else:
-            found.append(_with_logs(group, latest, pending))
+            made = _with_logs(group, latest, pending)
+            found.append(replace(made, is_reserved=made.is_reserved or group.id in clustered))
     return found
 
 

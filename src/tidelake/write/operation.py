@@ -63,16 +63,36 @@ def refuse_keyless(config: TableConfig, operation: WriteOperation) -> None:
 
 
 def planned_stats(workload: Workload, plan: WritePlan) -> dict[str, list[WriteStat]]:
-    """Return what a write sets out to do, as its inflight file says it to other writers."""
+    """Return what a write sets out to do, as its inflight file says it to other writers.
+
+    It names every file group, of those that exist, that the write changes. Of new ones it says the
+    partition alone: nobody else can have plans with them.
+    """
     found: dict[str, list[WriteStat]] = {}
     for (partition, group), rows in workload.counts.items():
-        target = None if group is None else plan.targets.get((partition, group))
         stats = found.setdefault(partition, [])
-        if target is None or target.kind is WriteKind.CREATE:
-            stats.append(_planned("", NO_PREVIOUS_COMMIT, inserts=rows))
-        else:
-            stats.append(_planned(target.file_id, _previous(target), updates=rows))
+        filled = (
+            {s.file_id: s.rows for s in plan.shares.get(partition, ())} if group is None else {}
+        )
+        for name in filled if group is None else (group,):
+            target = plan.targets.get((partition, name))
+            if target is not None and target.kind is not WriteKind.CREATE:
+                stats.append(
+                    _planned(
+                        target.file_id,
+                        _previous(target),
+                        inserts=filled.get(name, 0),
+                        updates=0 if group is None else rows,
+                    )
+                )
     return found
+
+
+def planned_partitions(
+    workload: Workload, replaced: Mapping[str, Sequence[str]]
+) -> dict[str, list[WriteStat]]:
+    """Return what a write sets out to do that replaces partitions whole."""
+    return {partition: [] for partition in sorted({*workload.partitions, *replaced})}
 
 
 def _previous(target: GroupTarget) -> str:

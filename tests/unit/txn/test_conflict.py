@@ -4,6 +4,8 @@ from itertools import product
 
 import pytest
 
+from tidelake.formats.commit_metadata import WriteStat
+from tidelake.txn.candidates import of_stats
 from tidelake.txn.conflict import Footprint, Kind, Rule, Slot, judge, overlap
 
 OURS = "20260301000000500"
@@ -147,3 +149,24 @@ class TestWholePartitions:
     def test_meet_compactions_of_any_age(self, when: str) -> None:
         planned = touching(Kind.COMPACTION, when, "a", completed=False)
         assert judge(replacing(OURS, "p"), planned, table_version=9) is Rule.TWO_BASES
+
+
+@pytest.mark.parametrize(
+    ("partition", "rule"), [("p", Rule.CLUSTERING_WAITS), ("q", Rule.DISJOINT)]
+)
+def test_rows_without_a_file_group_may_go_to_any_of_their_partition(
+    partition: str, rule: Rule
+) -> None:
+    """Apache's profile of an insert does not name the small files that take its rows."""
+    profile = [WriteStat(file_id="", path=None, partition_path=partition, num_inserts=3)]
+    insert = of_stats(profile, {}, operation="INSERT", requested_time=LATE)
+    clustering = touching(Kind.CLUSTERING, OURS, "a", completed=False)
+    assert judge(clustering, insert, table_version=9) is rule
+
+
+@pytest.mark.parametrize("partition", ["p", "q"])
+def test_a_pending_write_meets_whoever_replaces_a_partition_that_it_named(partition: str) -> None:
+    pending = of_stats([], {}, operation="UPSERT", requested_time=LATE, touched=[partition])
+    ours = replacing(OURS, "p", completed=False)
+    met = judge(ours, pending, table_version=9) is Rule.WRITERS_PENDING
+    assert met == (partition == "p")

@@ -160,10 +160,15 @@ def test_the_inflight_file_tells_others_what_is_touched() -> None:
     given = options(hoodie__parquet__small__file__limit="0")
     found = plan(WriteOperation.UPSERT, COW, counts, group(A), given=given)
     stats = planned_stats(Workload(counts=counts), found)["p"]
-    assert {(s.file_id, s.num_inserts, s.num_update_writes) for s in stats} == {
-        ("", 5, 0),
-        (A, 0, 2),
-    }
+    assert {(s.file_id, s.num_inserts, s.num_update_writes) for s in stats} == {(A, 0, 2)}
+
+
+def test_the_inflight_file_names_the_small_files_that_take_new_rows() -> None:
+    counts: dict[tuple[str, str | None], int] = {("p", None): 5, ("new", None): 1}
+    found = plan(WriteOperation.INSERT, COW, counts, group(A))
+    told = planned_stats(Workload(counts=counts), found)
+    assert [(s.file_id, s.num_inserts) for s in told["p"]] == [(A, 5)]
+    assert told["new"] == []
 
 
 def test_a_fixed_id_is_not_used_again_once_it_was_replaced() -> None:
