@@ -25,7 +25,7 @@ def unknown(
     know the metadata table leaves a gap, and a listing with a gap would silently lose rows. Writes
     from before the list of files was built need no instant there. `timeline` is the table's own.
     """
-    known = {instant.requested_time for instant in metadata.completed}
+    known = {instant.requested_time for instant in metadata.writes()}
     gaps = [
         instant
         for instant in completed

@@ -132,7 +132,7 @@ def open_record_index(
             next_step=f"write with another hoodie.index.type, which makes good what is missing; or "
             f"{WAY_OUT}",
         )
-    pending = {instant.requested_time for instant in timeline.pending}
+    pending = timeline.pending_times
     newest = max((instant.requested_time for instant in timeline.instants), default="")
     with reading_metadata(RECORD_INDEX):
         slices = tuple(

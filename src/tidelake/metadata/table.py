@@ -129,7 +129,7 @@ class MetadataTable:
             config=config,
             view=view,
             contents=contents,
-            pending=frozenset(instant.requested_time for instant in timeline.pending),
+            pending=timeline.pending_times,
             indexes=_index_definitions(storage, config),
         )
 

@@ -124,7 +124,7 @@ def _compactions(own: OwnTable) -> Iterator[Instant]:
 def _may_compact(own: OwnTable, table: Timeline) -> bool:
     if any(i.planned_as is Action.COMPACTION for i in own.timeline.pending):
         return False
-    pending = {i.requested_time for i in table.pending}
+    pending = table.pending_times
     known = {i.requested_time for i in own.timeline.writes()}
     if own.names_logs_by_slice:
         return not any(time <= max(known) for time in pending)

@@ -35,6 +35,14 @@ class Instant:
         return self.state is State.COMPLETED
 
     @property
+    def key(self) -> tuple[str, Action]:
+        """Return what tells the instant from every other: its requested time and its action.
+
+        The action is the one it completes as, so it is the same in every state.
+        """
+        return self.requested_time, self.action.completed_as
+
+    @property
     def planned_as(self) -> Action:
         """Return the action under which the instant was requested."""
         return self.pending_action or self.action

@@ -34,6 +34,19 @@ class Timeline:
         """Return the instants that are requested or inflight, by requested time."""
         return tuple(i for i in self.instants if not i.is_completed)
 
+    @cached_property
+    def pending_times(self) -> frozenset[str]:
+        """Return the requested times at which a change of the table's files is pending.
+
+        What is pending is an instant, time and action, and not a time: a savepoint has the time of
+        the completed write that it keeps, and no file of that write is pending with it.
+        """
+        return frozenset(
+            i.requested_time
+            for i in self.pending
+            if i.action is not Action.SAVEPOINT and i.requested_time not in self._completion_times
+        )
+
     def writes(self) -> tuple[Instant, ...]:
         """Return the completed commits, deltacommits and replacecommits, by requested time."""
         return self._writes

@@ -57,7 +57,7 @@ class Start:
         others = [i for i in timeline.instants if i.requested_time != requested_time]
         return cls(
             requested_time=requested_time,
-            pending=frozenset(i.requested_time for i in others if not i.is_completed),
+            pending=timeline.pending_times - {requested_time},
             latest_requested=max((i.requested_time for i in others), default=""),
             latest_completion=max((i.completion_time or "" for i in others), default=""),
             first_completed=timeline.first_completed_time or "",

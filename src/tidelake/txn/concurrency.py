@@ -15,7 +15,7 @@ from tidelake.errors import (
     WriteConflictError,
 )
 from tidelake.formats.commit_metadata import CommitMetadata
-from tidelake.model import Action, Instant
+from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.timeline import History, Timeline, TimelineContents
 from tidelake.txn.candidates import (
     Basis,
@@ -133,14 +133,14 @@ class Reviewer:
 
     def refuse_lost(self, instant_time: str) -> None:
         """Raise `InstantLostError` when somebody has rolled the write back, or begun to."""
-        if not any(i.requested_time == instant_time for i in self.timeline.pending):
+        if not any(_is_write_at(i, instant_time) for i in self.timeline.pending):
             raise lost(instant_time, "somebody rolled it back")
         self._refuse_targeted(instant_time, self.timeline.pending)
 
     def refuse_rolled_back(self, instant_time: str, before: Timeline) -> None:
         """Raise `InstantLostError` when somebody rolled the write back since `before`."""
-        known = {i.requested_time for i in before.instants}
-        new = [i for i in self.timeline.instants if i.requested_time not in known]
+        known = {i.key for i in before.instants}
+        new = [i for i in self.timeline.instants if i.key not in known]
         self._refuse_targeted(instant_time, new)
 
     def _refuse_targeted(self, instant_time: str, instants: Iterable[Instant]) -> None:
@@ -290,6 +290,12 @@ class Reviewer:
         if instant not in self.late:
             return {}
         return {"no lock": f"{instant.requested_time} appeared after its time had passed"}
+
+
+def _is_write_at(instant: Instant, requested_time: str) -> bool:
+    # A service of another process may have the same time, and is not the write.
+    is_write = instant.planned_as.completed_as in WRITE_ACTIONS
+    return is_write and instant.requested_time == requested_time
 
 
 def lost(instant_time: str, how: str) -> InstantLostError:

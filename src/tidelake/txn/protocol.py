@@ -334,7 +334,8 @@ class Transaction:
         with self._concurrency.section():
             timeline = load_timeline(self._storage, self.config)
             self._times.see(timeline)
-            mine = [i for i in timeline.pending if i.requested_time == self.instant_time]
+            own = (self.instant_time, self.action.completed_as)
+            mine = [i for i in timeline.pending if i.key == own]
             rollback = Rollback(
                 self._env, self.config, timeline, self._times, self._keeper, self._concurrency
             )
@@ -436,8 +437,8 @@ class Transaction:
     ) -> str:
         """Hold a write that thought it was alone to what others completed since it began."""
         now = load_timeline(self._storage, self.config)
-        done = {i.requested_time for i in self._seen.completed}
-        company = [i for i in now.writes() if i.requested_time not in done]
+        done = {i.key for i in self._seen.completed}
+        company = [i for i in now.writes() if i.key not in done]
         if not company:
             return schema
         reviewer = self._reviewer(now)

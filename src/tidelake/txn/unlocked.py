@@ -24,18 +24,18 @@ def came_late(then: Timeline, now: Timeline, *, by_completion: bool) -> list[Ins
     """
     latest = max((i.requested_time for i in then.instants), default="")
     latest_completion = max((i.completion_time or "" for i in then.completed), default="")
-    known = {i.requested_time for i in then.instants}
-    done = {i.requested_time for i in then.completed}
+    known = {i.key for i in then.instants}
+    done = {i.key for i in then.completed}
     return [
         i
         for i in now.instants
         if i.planned_as.completed_as in WRITE_ACTIONS
         and (
-            (i.requested_time not in known and i.requested_time < latest)
+            (i.key not in known and i.requested_time < latest)
             or (
                 by_completion
                 and i.is_completed
-                and i.requested_time not in done
+                and i.key not in done
                 and (i.completion_time or "") < latest_completion
             )
         )

@@ -41,9 +41,7 @@ class CommitTimes:
 
     def __init__(self, timeline: Timeline, history: Callable[[], Mapping[str, str]]) -> None:
         self._active = {i.requested_time: i.completion_time for i in timeline.writes()}
-        self._pending = {
-            i.requested_time for i in timeline.pending if i.requested_time not in self._active
-        }
+        self._pending = timeline.pending_times
         self._first = timeline.first_active_time
         # Before anything has completed nothing is archived, whatever the history says later on.
         self._first_done = timeline.first_completed_time or ""

@@ -117,3 +117,13 @@ TABLE = {
 def test_what_the_metadata_table_does_not_know(story: str) -> None:
     table, metadata, behind = TABLE[story]
     assert bool(unknown(table.writes(), table, metadata, Contents())) is behind
+
+
+def test_a_service_of_the_metadata_table_with_the_time_of_a_write_does_not_know_it() -> None:
+    service = Instant(
+        requested_time=T2, action=Action.ROLLBACK, state=State.COMPLETED, completion_time=T3
+    )
+    metadata = timeline(BUILD, T1, T3)
+    metadata = Timeline(instants=(*metadata.instants[:2], service, *metadata.instants[2:]))
+    table = timeline(T1, T2, T3)
+    assert [i.requested_time for i in unknown(table.writes(), table, metadata, Contents())] == [T2]

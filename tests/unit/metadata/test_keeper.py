@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.metadata.test_table import data_files
+from tests.unit.services.busy_table import crash_everywhere
 from tests.unit.txn.toy_table import KINDS, Rows, Toy, environment, new_storage
 from tidelake.config import keys
 from tidelake.env import Env
@@ -25,6 +26,7 @@ from tidelake.metadata.names import FILES, METADATA_FOLDER
 from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.statistics import groups
 from tidelake.model import Action, TableType
+from tidelake.services.savepoint import savepoint
 from tidelake.storage import MemoryStorage, Storage
 from tidelake.testing import Crash, Fault, FaultyStorage
 from tidelake.timeline import load_table_config, load_timeline, update_table_config
@@ -92,6 +94,24 @@ def test_one_is_built_for_a_table_that_had_none(table_version: int, table_type: 
     toy(storage, enabled=True).write(THIRD)
     assert load_table_config(storage).metadata_partitions == {"files"}
     agrees(storage)
+
+
+@each_kind
+def test_a_savepoint_hides_nothing_of_the_write_that_it_keeps(
+    table_version: int, table_type: TableType
+) -> None:
+    """While it is pending, and for good after a crash, both instants have the same time."""
+    before = created(table_version, table_type, FIRST, SECOND)
+    rows = Toy(before).rows()
+
+    def check(left: MemoryStorage) -> None:
+        agrees(left)
+        assert Toy(left).rows(metadata(left)) == rows
+        toy(left).write(THIRD)
+        agrees(left)
+        assert Toy(left).rows(metadata(left)) == {**rows, **THIRD}
+
+    assert crash_everywhere(before, lambda storage: savepoint(environment(storage)), check)
 
 
 def test_a_table_without_one_stays_without_unless_asked() -> None:

@@ -34,7 +34,7 @@ from tidelake.read.snapshot import plan_snapshot
 from tidelake.spark.datasource_writer import TidelakeWriter
 from tidelake.storage import LocalStorage
 from tidelake.table import open_state
-from tidelake.timeline import load_table_config, update_table_config
+from tidelake.timeline import Publisher, load_table_config, update_table_config
 from tidelake.txn import InstantTimes, begin
 
 INDEXED = {"hoodie__metadata__record__index__enable": "true"}
@@ -101,6 +101,20 @@ def test_every_key_is_found_where_it_is(
     assert own is not None
     assert any(i.planned_as is Action.COMPACTION for i in own.timeline.completed)
     assert not own.timeline.pending
+
+
+@each_kind
+def test_a_pending_savepoint_hides_no_key_of_the_write_that_it_keeps(
+    tmp_path: Path, version: int, table_type: TableType
+) -> None:
+    root = made(tmp_path / "t", version, table_type)
+    write(root, range(6), 1, **INDEXED)
+    write(root, range(6, 12), 2)
+    state, before = open_state(root), locations(root)
+    saved = state.timeline.writes()[-1].requested_time
+    Publisher(state.storage, state.config).start(saved, Action.SAVEPOINT)
+    assert looked_up(root, sorted(before)) == before
+    agrees(root)
 
 
 @each_kind

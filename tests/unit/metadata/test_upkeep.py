@@ -18,7 +18,7 @@ from tidelake.metadata.upkeep import since_compaction
 from tidelake.model import Action, TableType
 from tidelake.storage import MemoryStorage, Storage
 from tidelake.testing import Crash, Fault, FaultyStorage
-from tidelake.timeline import load_timeline
+from tidelake.timeline import Publisher, load_timeline
 from tidelake.txn import InstantTimes, Transaction, begin, changes_of
 
 FILES = f"{METADATA_FOLDER}/files"
@@ -43,6 +43,19 @@ def written(table_version: int, table_type: TableType, count: int) -> MemoryStor
     for number in range(count):
         Toy(storage, often).write(rows(number))
     return storage
+
+
+@each_kind
+def test_a_savepoint_that_a_crash_left_pending_does_not_stop_compaction(
+    table_version: int, table_type: TableType
+) -> None:
+    storage = created(table_version, table_type)
+    saved = load_timeline(storage, Toy(storage).config).writes()[-1]
+    Publisher(storage, Toy(storage).config).start(saved.requested_time, Action.SAVEPOINT)
+    for number in range(6):
+        Toy(storage, often).write(rows(number))
+        agrees(storage)
+    assert any(i.action is Action.COMMIT for i in own_table(storage).timeline.completed)
 
 
 @each_kind

@@ -45,6 +45,18 @@ def test_a_pending_instant_has_no_completion_time() -> None:
     assert Timeline(instants=(pending("1"),)).completion_time_of("1") is None
 
 
+def test_what_is_pending_is_an_instant_and_not_a_time() -> None:
+    saving = (done("1", "2"), pending("1", Action.SAVEPOINT), pending("3"))
+    assert Timeline(instants=saving).pending_times == {"3"}
+    # The write that a crashed savepoint was to keep may have left the timeline.
+    assert not Timeline(instants=(pending("1", Action.SAVEPOINT), done("5", "6"))).pending_times
+    # A savepoint does not say that its time has completed, and another action does.
+    kept = (pending("1"), done("1", "2", Action.SAVEPOINT))
+    assert Timeline(instants=kept).pending_times == {"1"}
+    twice = (done("1", "2"), pending("1", Action.CLEAN))
+    assert not Timeline(instants=twice).pending_times
+
+
 FIRST = [
     ("an empty timeline begins nowhere", (), None),
     ("cleans and rollbacks do not count", (done("1", "2", Action.CLEAN), done("3", "4")), "3"),

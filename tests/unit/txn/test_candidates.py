@@ -59,6 +59,12 @@ class TestCompleted:
         assert Start.of(self.before, "5").pending == {"2", "4"}
         assert Start.of(self.now, "5").pending == {"4", "9"}
 
+    def test_a_write_that_is_being_saved_was_complete_at_the_start(self) -> None:
+        saving = Timeline(instants=(done(1, 3), pending(1, Action.SAVEPOINT)))
+        start = Start.of(saving, "5")
+        assert not start.pending
+        assert completed_candidates(saving, start, Basis.START) == []
+
     @pytest.mark.parametrize("basis", list(Basis))
     def test_bookkeeping_does_not_count(self, basis: Basis) -> None:
         now = Timeline(instants=(pending(5), done(6, 7, Action.CLEAN), done(8, 9, Action.ROLLBACK)))
