@@ -34,7 +34,7 @@ from tidelake.formats.plans import (
     CleanPartitionMetadata,
 )
 from tidelake.model import Action, Instant, State
-from tidelake.services.clean_plan import CleanPlan, last_clean, plan_clean
+from tidelake.services.clean_plan import CleanPlan, doomed_files, last_clean, plan_clean
 from tidelake.services.rollback import roll_back_all_failed
 from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
@@ -172,17 +172,9 @@ def _carried_out(now: TableNow, requested_time: str, plan: CleanerPlan) -> Clean
         publisher = Publisher(storage, config)
         now.concurrency.ensure()
         publisher.start(requested_time, Action.CLEAN, _inflight_content(config, plan))
-    deleted = {
-        partition: tuple(file.file_path.rpartition("/")[2] for file in files if file.file_path)
-        for partition, files in (plan.file_paths_to_be_deleted_per_partition or {}).items()
-    }
-    for partition, paths in (plan.files_to_be_deleted_per_partition or {}).items():
-        # Plans of Hudi before 0.6 have nothing but these.
-        older = tuple(path.rpartition("/")[2] for path in paths)
-        deleted[partition] = deleted.get(partition, ()) + older
+    deleted = doomed_files(plan)
     for partition, names in deleted.items():
         for name in names:
-            # Plans hold the paths of the place where they were made; the table may have moved.
             storage.delete(f"{partition}/{name}" if partition else name)
     gone = [p for p in plan.partitions_to_be_deleted or () if _drop_empty_partition(now, p)]
     changes = FileChanges(deleted={p: names for p, names in deleted.items() if names}, gone=gone)

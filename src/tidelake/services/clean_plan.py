@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from tidelake.config import CleanOptions, CleanPolicy
+from tidelake.errors import HorizonError
 from tidelake.formats import plans
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata, WriteStat
 from tidelake.formats.file_name import parse_base, parse_log
@@ -21,6 +22,7 @@ from tidelake.model import WRITE_ACTIONS, Action, FileGroupId, FileSlice, Instan
 from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.table_now import TableNow
 from tidelake.storage import FileInfo
+from tidelake.txn.undone import going, without
 from tidelake.view import FileGroup, Replacement, TableView
 
 #: Key of a clean's extra metadata: the savepoints that were there.
@@ -97,8 +99,45 @@ def commits_since(now: TableNow, last: Instant | None) -> int:
     return sum(1 for i in writes if last is None or i.requested_time > last.requested_time)
 
 
+def doomed_files(plan: plans.CleanerPlan) -> Mapping[str, tuple[str, ...]]:
+    """Return the names that a clean deletes, by partition."""
+    # Plans hold the paths of the place where they were made; the table may have moved.
+    found = {
+        partition: tuple(_name(file.file_path) for file in files if file.file_path)
+        for partition, files in (plan.file_paths_to_be_deleted_per_partition or {}).items()
+    }
+    for partition, paths in (plan.files_to_be_deleted_per_partition or {}).items():
+        # Plans of Hudi before 0.6 have nothing but these.
+        found[partition] = found.get(partition, ()) + tuple(map(_name, paths))
+    return found
+
+
+def refuse_doomed(
+    now: TableNow, kept: Mapping[str, Iterable[str]], *, problem: str, next_step: str
+) -> None:
+    """Raise `HorizonError` when a pending clean deletes one of these files, by partition."""
+    for instant in now.timeline.pending:
+        if instant.action is not Action.CLEAN:
+            continue
+        for partition, names in doomed_files(now.contents.clean_plan(instant)).items():
+            if not set(names).isdisjoint(kept.get(partition, ())):
+                raise HorizonError(
+                    f"{problem}: clean {instant.requested_time} is about to delete files of it",
+                    next_step=next_step,
+                )
+
+
+def _settled(now: TableNow) -> TableNow:
+    """Return the table without the writes that a rollback has begun to take back.
+
+    What they took over from is what the table goes back to, and has to stay.
+    """
+    return replace(now, timeline=without(now.timeline, going(now.timeline, now.contents)))
+
+
 def plan_clean(now: TableNow, options: CleanOptions) -> CleanPlan:
     """Return which files to delete under `options` from the table as it is."""
+    now = _settled(now)
     by_versions = options.policy is CleanPolicy.FILE_VERSIONS
     last = last_clean(now)
     retained = None if by_versions else _horizon(now, options, last)
@@ -320,10 +359,8 @@ class _DeadFiles:
         return not self.now.has_completion_times or completion_time <= horizon
 
     def _is_protected(self, found: FileSlice) -> bool:
-        names = [log.name for log in found.log_files]
-        if found.base_file is not None:
-            names.append(found.base_file.name)
-        return any((found.group.partition, name) in self._protected for name in names)
+        partition = found.group.partition
+        return any((partition, name) in self._protected for name in names_in(found))
 
 
 def protected_files(now: TableNow) -> frozenset[tuple[str, str]]:
@@ -345,6 +382,12 @@ def protected_files(now: TableNow) -> frozenset[tuple[str, str]]:
                     paths = (part.data_file_path, *(part.delta_file_paths or ()))
                     found |= {(part.partition_path, _name(path)) for path in paths if path}
     return frozenset(found)
+
+
+def names_in(found: FileSlice) -> list[str]:
+    """Return the names of the files of a slice."""
+    base = [] if found.base_file is None else [found.base_file.name]
+    return [*base, *(log.name for log in found.log_files)]
 
 
 def _instants(found: FileSlice) -> Iterator[str]:

@@ -28,6 +28,7 @@ from tidelake.formats.plans import (
     RollbackMetadata,
 )
 from tidelake.model import WRITE_ACTIONS, Action, Instant
+from tidelake.services.clean_plan import refuse_doomed
 from tidelake.services.plan import Service, ServicePlan
 from tidelake.services.rollback import (
     files_of_instants,
@@ -192,7 +193,7 @@ def _refuse_lost_files(now: TableNow, savepoint: str) -> None:
     for partition, found in kept.items():
         there = {file.name for file in files[partition]}
         for path in found.savepoint_data_file:
-            name = path.rpartition("/")[2]
+            name = _name(path)
             if name not in there:
                 raise HorizonError(
                     f"the table cannot be restored to {savepoint}: its file {partition}/{name} is "
@@ -200,11 +201,21 @@ def _refuse_lost_files(now: TableNow, savepoint: str) -> None:
                     next_step="restore to a later savepoint, or bring the file back from the "
                     "storage's versions",
                 )
+    refuse_doomed(
+        now,
+        {p: [_name(path) for path in found.savepoint_data_file] for p, found in kept.items()},
+        problem=f"the table cannot be restored to {savepoint}",
+        next_step="let that clean finish, and restore to a later savepoint",
+    )
     if not any(i.requested_time == savepoint for i in now.timeline.writes()):
         raise ConfigError(
             f"{savepoint} is not on the active timeline any more",
             next_step="restore to another savepoint",
         )
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _refuse_archived(now: TableNow, savepoint: str) -> None:

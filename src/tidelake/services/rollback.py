@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelake.env import Env
 from tidelake.errors import ConfigError, HorizonError, PlanRunningError
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.model import WRITE_ACTIONS, Action, Instant
+from tidelake.services.clean_plan import names_in, refuse_doomed
 from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.table_now import TableNow
 from tidelake.txn import MetadataKeeper, failed_writes
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.heartbeat import is_alive, last_beats, live_sharers, refuse_company
 from tidelake.txn.rollback import Rollback
+from tidelake.txn.undone import without
 
 _log = logging.getLogger(__name__)
 
@@ -236,6 +238,23 @@ def _refuse_lost_past(now: TableNow, instant: Instant, metadata: CommitMetadata)
                 f"partition {partition!r} held before it was cleaned away",
                 next_step="restore the table to a savepoint, or write the rows anew",
             )
+    _refuse_doomed_past(now, instant, metadata)
+
+
+def _refuse_doomed_past(now: TableNow, instant: Instant, metadata: CommitMetadata) -> None:
+    """Refuse when a pending clean deletes what the table would go back to."""
+    changed = {*metadata.partition_to_write_stats, *metadata.partition_to_replace_file_ids}
+    past = replace(now, timeline=without(now.timeline, [instant]))
+    kept: dict[str, list[str]] = {}
+    for found in past.view().latest_slices(sorted(changed)):
+        kept.setdefault(found.group.partition, []).extend(names_in(found))
+    refuse_doomed(
+        now,
+        kept,
+        problem=f"{instant.requested_time} cannot be rolled back to what was there before it",
+        next_step="let that clean finish, then restore the table to a savepoint, or write the rows "
+        "anew",
+    )
 
 
 def _instants_by_group(

@@ -13,9 +13,8 @@ from tidelake.env import Env
 from tidelake.errors import ConfigError, HorizonError
 from tidelake.formats import plans
 from tidelake.formats.plans import SavepointMetadata, SavepointPartitionMetadata
-from tidelake.model import WRITE_ACTIONS, Action, FileSlice, Instant, State
-from tidelake.services.clean import pending_cleans
-from tidelake.services.clean_plan import last_clean
+from tidelake.model import WRITE_ACTIONS, Action, Instant, State
+from tidelake.services.clean_plan import last_clean, names_in, refuse_doomed
 from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
 from tidelake.view import AsOf
@@ -51,7 +50,12 @@ def savepoint(
             next_step=f"choose an instant from {last.retained} on",
         )
     kept = _files_as_of(now, instant)
-    _refuse_doomed(now, time, kept)
+    refuse_doomed(
+        now,
+        kept,
+        problem=f"the table as of {time} cannot be kept",
+        next_step="let that clean finish, and keep a later instant",
+    )
     metadata = SavepointMetadata(
         savepointed_by=user,
         savepointed_at=env.clock.now_ms(),
@@ -125,26 +129,8 @@ def _files_as_of(now: TableNow, instant: Instant) -> dict[str, list[str]]:
     view = now.view()
     kept: dict[str, list[str]] = {partition: [] for partition in view.partitions()}
     for found in view.latest_slices(as_of=at):
-        kept[found.group.partition] += _names(found)
+        kept[found.group.partition] += names_in(found)
     return kept
-
-
-def _refuse_doomed(now: TableNow, time: str, kept: dict[str, list[str]]) -> None:
-    for instant in pending_cleans(now):
-        planned = now.contents.clean_plan(instant).file_paths_to_be_deleted_per_partition or {}
-        for partition, files in planned.items():
-            names = {(file.file_path or "").rpartition("/")[2] for file in files}
-            if names & set(kept.get(partition, ())):
-                raise HorizonError(
-                    f"the table as of {time} cannot be kept: clean {instant.requested_time} is "
-                    "about to delete files of it",
-                    next_step="let that clean finish, and keep a later instant",
-                )
-
-
-def _names(found: FileSlice) -> list[str]:
-    base = [] if found.base_file is None else [found.base_file.name]
-    return [*base, *(log.name for log in found.log_files)]
 
 
 def _file_name(instant: Instant) -> str:
