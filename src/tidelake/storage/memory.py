@@ -34,6 +34,13 @@ class MemoryStorage:
         for path, data in (files or {}).items():
             self.put(path, data)
 
+    def copied(self, now_ms: Callable[[], int] | None = None) -> MemoryStorage:
+        """Return another storage with the same files, times and tags."""
+        made = MemoryStorage(now_ms=now_ms)
+        made._files, made._paths = dict(self._files), list(self._paths)
+        made._tick = count(1 + max((written for _, _, written in self._files.values()), default=0))
+        return made
+
     @property
     def spec(self) -> StorageSpec:
         """Return a value that no other process can open."""

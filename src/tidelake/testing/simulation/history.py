@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random  # noqa: TID251 - seeded by the history
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from tidelake.services.rollback import roll_back_all_failed
 from tidelake.testing.simulation.actors import EXPIRES_MS, Sharing, kind_of
 from tidelake.testing.simulation.audit import violations
 from tidelake.testing.simulation.journal import Journal
-from tidelake.testing.simulation.scheduler import Choose, Faults, Simulation
+from tidelake.testing.simulation.scheduler import Choose, Faults, Moment, Simulation
 from tidelake.testing.simulation.toy_rows import create_toy
 from tidelake.timeline import TimelineContents, load_table_config, load_timeline
 from tidelake.txn import failed_writes
@@ -70,19 +71,35 @@ class History:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A table with a past from which histories go on."""
+
+    moment: Moment
+    journal: Journal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
     """What a history came to."""
 
     wrong: list[str]
     lines: list[str]
     faults_drawn: int
+    end: Start
 
 
-def play(history: History, choose: Choose | None = None) -> Played:
+def play(history: History, choose: Choose | None = None, start: Start | None = None) -> Played:
     """Play a history to its end, let an hour pass, and say what is wrong with the table."""
-    world = Simulation(history.seed, history.faults, spared=history.spared, choose=choose)
-    create_toy(world.outside(), history.table_type, history.table_version)
-    journal = Journal()
+    world = Simulation(
+        history.seed,
+        history.faults,
+        spared=history.spared,
+        choose=choose,
+        start=start.moment if start else None,
+    )
+    if start is None:
+        create_toy(world.outside(), history.table_type, history.table_version)
+    journal = deepcopy(start.journal) if start else Journal()
     strategy = ConflictStrategy.END if history.seed % 2 else ConflictStrategy.SIMPLE
     sharing = Sharing(mode=history.mode, strategy=strategy)
     is_mor = history.table_type is TableType.MERGE_ON_READ
@@ -108,12 +125,13 @@ def play(history: History, choose: Choose | None = None) -> Played:
         world.run()
     except Exception as error:  # noqa: BLE001 - whatever an actor did not expect is wrong
         wrong.append(f"{type(error).__name__}: {error}")
+    end = Start(moment=world.moment(), journal=journal)
     for look in (_at_once, _once_settled):
         try:
             wrong += [] if wrong else look(world, sharing, journal)
         except TidelakeError as error:
             wrong.append(f"{type(error).__name__}: {error}")
-    return Played(wrong=wrong, lines=world.history, faults_drawn=world.faults_drawn)
+    return Played(wrong=wrong, lines=world.history, faults_drawn=world.faults_drawn, end=end)
 
 
 def _at_once(world: Simulation, sharing: Sharing, journal: Journal) -> list[str]:

@@ -100,6 +100,16 @@ class _Tick:
     due_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A world between two histories, of which any number can go on from there."""
+
+    storage: MemoryStorage
+    now_ms: int
+    actors: int
+    """How many actors there have been, so that ids stay unique."""
+
+
 class Simulation:
     """A world of actors on one storage; `run` plays one history of it."""
 
@@ -110,11 +120,12 @@ class Simulation:
         *,
         spared: Collection[int] = (),
         choose: Choose | None = None,
+        start: Moment | None = None,
     ) -> None:
         """Take the seed of a history.
 
         Of the faults that it draws, counted from 1, the `spared` do not happen. `choose` says who
-        runs next; without it the seed does.
+        runs next; without it the seed does. It goes on from `start`, or from nothing.
         """
         self._random = random.Random(seed)
         self._faults = faults or Faults()
@@ -124,14 +135,15 @@ class Simulation:
         self._any_fault = self._faults.in_all
         self.faults_drawn = 0
         """How many faults the history has drawn so far."""
-        self._now_ms = _START_MS
+        self._now_ms = start.now_ms if start else _START_MS
+        self._actors_before = start.actors if start else 0
         self._steps_left = 0
         self._is_over = _taken()
         self._actors: list[Actor] = []
         self._alive: list[Actor] = []
         self._running: Actor | None = None
         self._detail = random.Random(seed)
-        self.storage = MemoryStorage(now_ms=lambda: self._now_ms)
+        self.storage = (start.storage if start else MemoryStorage()).copied(lambda: self._now_ms)
         """What lies on storage, for whoever sets up or looks at the world from outside."""
         self._notes: list[tuple[int, str, str, str]] = []
 
@@ -155,6 +167,11 @@ class Simulation:
     def add(self, name: str, act: Callable[[Env], None], *, offset_ms: int = 0) -> None:
         """Add an actor whose clock is off by `offset_ms`; `act` is what it does, start to end."""
         self._actors.append(Actor(name, act, offset_ms))
+
+    def moment(self) -> Moment:
+        """Return what others can go on from, once the history has ended."""
+        actors = self._actors_before + len(self._actors)
+        return Moment(storage=self.storage.copied(), now_ms=self._now_ms, actors=actors)
 
     def chance(self) -> random.Random:
         """Return a source of choices that belong to the history."""
@@ -203,7 +220,10 @@ class Simulation:
         actor.turn.acquire()
         storage = _ActorStorage(self, actor)
         env = Env(
-            storage, _ActorClock(self, actor), SeededIds(number + 1), _ActorTicker(self, actor)
+            storage,
+            _ActorClock(self, actor),
+            SeededIds(self._actors_before + number + 1),
+            _ActorTicker(self, actor),
         )
         try:
             actor.act(env)
@@ -350,6 +370,7 @@ class _ActorClock:
     def sleep_ms(self, delay_ms: int) -> None:
         if self._actor.is_dead:
             raise Crash
+        self._actor.next_call = ("", "")
         self._simulation.wait(self._actor, self._simulation.now_ms + max(1, delay_ms))
 
 
