@@ -89,6 +89,20 @@ class MissingFileError(TidelakeError):
         self.path = path
 
 
+class SnapshotLostError(TidelakeError):
+    """The table moved on: files of the snapshot were deleted before they were listed.
+
+    Nothing was read or written. A new start sees the table as it is now.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"the table moved on since its timeline was loaded: {problem}",
+            next_step="run it again, which starts from the table as it is now; for input or "
+            "queries that take long, keep more of the past with hoodie.clean.commits.retained",
+        )
+
+
 class StorageError(TidelakeError):
     """The storage refused or failed a request; nothing is known about the table itself."""
 

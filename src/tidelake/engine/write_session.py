@@ -48,6 +48,7 @@ from tidelake.read.state import TableState
 from tidelake.records import META_COLUMNS, MergeSpec, column_names
 from tidelake.services.inline import after_write
 from tidelake.storage.machine import is_of_this_machine
+from tidelake.timeline import load_timeline
 from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
 from tidelake.txn.candidates import clustered_groups
 from tidelake.txn.concurrency import Concurrency, SharedKeys
@@ -338,6 +339,7 @@ class WriteSession:
             contents=self.state.contents,
             listing=StorageListing(self.state.storage),
             history_times=self.state.history.completion_times,
+            timeline_now=lambda: load_timeline(self.state.storage, txn.config),
         )
 
     def live(self, txn: Transaction, partitions: Sequence[str]) -> list[LiveGroup]:

@@ -118,6 +118,7 @@ class OwnTable:
             contents=self.contents,
             listing=StorageListing(self.storage),
             history_times=lambda: load_history_times(self.storage, self.config),
+            timeline_now=lambda: load_timeline(self.storage, self.config),
         )
 
     def slices(self, partition: str) -> Sequence[FileSlice]:

@@ -123,6 +123,7 @@ class MetadataTable:
             contents=contents,
             listing=StorageListing(folder),
             history_times=lambda: load_history_times(folder, own_config),
+            timeline_now=lambda: load_timeline(folder, own_config),
         )
         return cls(
             storage=folder,

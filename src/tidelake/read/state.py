@@ -116,6 +116,7 @@ class TableState:
             listing=StorageListing(self.storage) if found is None else found[0],
             history_times=self.history.completion_times,
             order=self.options.log_merge_order,
+            timeline_now=lambda: load_timeline(self.storage, self.config),
         )
 
     @cached_property

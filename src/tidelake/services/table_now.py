@@ -89,6 +89,7 @@ class TableNow:
             contents=self.contents,
             listing=self.listing() if files is None else KnownFiles(files),
             history_times=self.history.completion_times,
+            timeline_now=lambda: load_timeline(self.env.storage, self.config),
         )
 
     @property

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tidelake.env import Env
-from tidelake.errors import SameWriteError, WriteConflictError
+from tidelake.errors import SameWriteError, SnapshotLostError, WriteConflictError
 from tidelake.model import Commit
 
 _log = logging.getLogger(__name__)
 
 _FIRST_DELAY_MS = 1_000
 _LONGEST_DELAY_MS = 30_000
+#: A write that only looked at the table starts anew this often by itself: it met no other writer.
+_FRESH_STARTS = 2
 
 
 def next_delay_ms(attempt: int, chance: float) -> int:
@@ -28,7 +30,8 @@ def next_delay_ms(attempt: int, chance: float) -> int:
 def retry_on_conflict(env: Env, retries: int, write: Callable[[], Commit]) -> Commit:
     """Return what `write` returns; call it anew, up to `retries` times, when it has to give way.
 
-    Each call is a whole transaction of its own, and leaves nothing when it fails.
+    Each call is a whole transaction of its own, and leaves nothing when it fails. One whose view of
+    the table was cleaned away before it had looked starts anew a few times, whatever `retries` is.
     """
     try:
         return _retried(env, retries, write)
@@ -52,6 +55,10 @@ def _retried(env: Env, retries: int, write: Callable[[], Commit]) -> Commit:
                 raise
             chance = int(env.ids.new()[:8], 16) / 0xFFFFFFFF
             env.clock.sleep_ms(next_delay_ms(attempt, chance))
+        except SnapshotLostError as lost:
+            _log.info("%s; attempt %d failed", lost.problem, attempt)
+            if attempt > max(retries, _FRESH_STARTS):
+                raise
         attempt += 1
 
 

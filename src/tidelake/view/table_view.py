@@ -18,6 +18,7 @@ from tidelake.view.slicing import (
     slice_by_completion_time,
     slice_by_name,
 )
+from tidelake.view.vanished import Snapshot, refuse_lost_snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,13 +124,20 @@ class TableView:
         listing: Listing,
         history_times: Callable[[], Mapping[str, str]],
         order: TimeBasis = TimeBasis.COMPLETION,
+        timeline_now: Callable[[], Timeline] | None = None,
     ) -> None:
+        """Take files from `listing` as far as `timeline` knows them.
+
+        `timeline_now` loads the timeline again. With it `latest_slices` raises `SnapshotLostError`
+        for slices that were deleted between the loading of `timeline` and the listing.
+        """
         self.timeline = timeline
         self.times = CommitTimes(timeline, history_times)
         self._by_name = table_version < 8
         self._contents = contents
         self._listing = listing
         self._order = order
+        self._timeline_now = timeline_now
 
     def partitions(self) -> Sequence[str]:
         """Return the partition paths relative to the table, sorted."""
@@ -153,12 +161,47 @@ class TableView:
         Logs behind a pending compaction are joined with the slice before it, so no record is
         missed.
         """
-        found = (
-            self.latest_slice(group, as_of)
-            for group in self.groups(partitions)
-            if not self.is_replaced(group.id, as_of)
+        wanted = self.partitions() if partitions is None else partitions
+        groups = self.groups(wanted)
+        live = (self.latest_slice(g, as_of) for g in groups if not self.is_replaced(g.id, as_of))
+        found = [s for s in live if s is not None and (s.base_file or s.log_files)]
+        self.refuse_lost_snapshot(wanted, groups, found, as_of)
+        return found
+
+    def refuse_lost_snapshot(
+        self,
+        partitions: Sequence[str],
+        groups: Sequence[FileGroup],
+        slices: Sequence[FileSlice],
+        as_of: AsOf | None = None,
+    ) -> None:
+        """Raise `SnapshotLostError` when the newest slices lack files that the timeline knows.
+
+        `groups` is what was listed in `partitions`, `slices` what of it counts.
+        """
+        if self._timeline_now is None or not any(map(self._is_ahead, groups)):
+            return
+        refuse_lost_snapshot(
+            Snapshot(
+                timeline=self.timeline,
+                times=self.times,
+                slices={s.group: s for s in slices},
+                partitions=frozenset(partitions),
+                is_replaced=lambda group: self.is_replaced(group, as_of),
+                named_by_slice=self._by_name,
+                until=None if as_of is None else as_of.time,
+                basis=TimeBasis.COMPLETION if as_of is None else as_of.basis,
+            ),
+            self._timeline_now(),
+            self._contents,
         )
-        return [s for s in found if s is not None and (s.base_file or s.log_files)]
+
+    def _is_ahead(self, group: FileGroup) -> bool:
+        """Return whether a file of the group is of an instant that had not completed yet."""
+        times = {base.instant_time for base in group.base_files}
+        if not self._by_name:
+            times |= {log.instant_time for log in group.log_files}
+        return not all(map(self.times.is_committed, times))
 
     def latest_slice(self, group: FileGroup, as_of: AsOf | None = None) -> FileSlice | None:
         """Return the newest slice of one group, or None when nothing was committed by then."""

@@ -40,10 +40,13 @@ def live_groups(
 ) -> list[LiveGroup]:
     """Return the file groups of `partitions` that hold rows, ordered by partition and file id.
 
-    `clustered` are those that pending clusterings name.
+    `clustered` are those that pending clusterings name. Raises `SnapshotLostError` when the listing
+    lacks files that the view's timeline knows: a key is not new because the file that has it was
+    cleaned away.
     """
     found = []
-    for group in view.groups(partitions):
+    groups = view.groups(partitions)
+    for group in groups:
         if view.is_replaced(group.id):
             continue
         latest = view.latest_slice(group)
@@ -62,6 +65,7 @@ def live_groups(
         else:
             made = _with_logs(group, latest, pending)
             found.append(replace(made, is_reserved=made.is_reserved or group.id in clustered))
+    view.refuse_lost_snapshot(partitions, groups, [live.slice for live in found])
     return found
 
 

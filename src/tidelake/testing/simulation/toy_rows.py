@@ -61,6 +61,7 @@ class Snapshot:
             contents=contents,
             listing=StorageListing(storage),
             history_times=history.completion_times,
+            timeline_now=lambda: load_timeline(storage, config),
         )
         return cls(config=config, timeline=timeline, contents=contents, view=view, history=history)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from tidelake.env import Env
-from tidelake.errors import MissingFileError, StorageError
+from tidelake.errors import MissingFileError, SnapshotLostError, StorageError
 from tidelake.model import Action
 from tidelake.testing.simulation.actors.sharing import Part
 from tidelake.testing.simulation.toy_rows import Snapshot, read_toy
@@ -27,7 +27,7 @@ class Reads(Part):
                 found = read_toy(env.storage, snapshot)
                 owed = self.journal.rows(snapshot)
                 later = Snapshot.load(env.storage)
-            except (StorageError, MissingFileError):
+            except (StorageError, MissingFileError, SnapshotLostError):
                 continue  # a clean went by, or the storage failed: the reader asks again
             if _cleans(later) != _cleans(snapshot):
                 continue  # what it asked for may have been too old while it asked

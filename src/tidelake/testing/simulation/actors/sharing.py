@@ -19,6 +19,7 @@ from tidelake.errors import (
     LockLostError,
     LockTimeoutError,
     MissingFileError,
+    SnapshotLostError,
     StorageError,
     WriteConflictError,
 )
@@ -43,6 +44,7 @@ GIVEN_UP = (
     LockLostError,
     LockTimeoutError,
     MissingFileError,
+    SnapshotLostError,
     StorageError,
     WriteConflictError,
 )
