@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tidelake.config import ConcurrencyMode, TimeBasis
+from tidelake.engine import caretaker, compaction, write_schemas
 from tidelake.env import Env
 from tidelake.errors import PlanRunningError
 from tidelake.model import Instant, State, TableType
 from tidelake.services.table_now import TableNow
-from tidelake.testing.simulation.actors import services, writers
 from tidelake.timeline import Timeline, TimelineContents, load_timeline
 from tidelake.txn import candidates, concurrency, failed_writes, planned, time
 from tidelake.txn.candidates import Start
@@ -60,7 +60,7 @@ def plan_before_time(patch: pytest.MonkeyPatch) -> None:
             env, config, timeline, make_plan=lambda _, time: make_plan(timeline, time), **given
         )
 
-    patch.setattr(services, "schedule", hasty)
+    patch.setattr(compaction, "schedule", hasty)
 
 
 def requested_order_merge(patch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def heartbeat_outside_the_lock(patch: pytest.MonkeyPatch) -> None:
             with suppress(PlanRunningError):
                 rollback.carry_out(found)
 
-    patch.setattr(services, "roll_back_all_failed", hasty)
+    patch.setattr(caretaker, "roll_back_all_failed", hasty)
 
 
 def lost_lock_unnoticed(patch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def schema_not_resolved(patch: pytest.MonkeyPatch) -> None:
     def last_one_wins(_start: str | None, _now: str | None, writer: str, **_: Any) -> str:
         return writer
 
-    patch.setattr(writers, "resolve", last_one_wins)
+    patch.setattr(write_schemas, "resolve", last_one_wins)
 
 
 PLANTED: dict[str, tuple[World, Plant]] = {

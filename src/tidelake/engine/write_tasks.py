@@ -176,7 +176,7 @@ class _Task:
         known = plan.targets.get((partition, group))
         if known is not None or plan.new_buckets is None or plan.new_buckets.kind is None:
             return known
-        return _new_bucket(
+        return new_bucket(
             plan.new_buckets,
             partition,
             group,
@@ -253,9 +253,10 @@ def _changed_rows(part: str) -> InputChangedError:
     )
 
 
-def _new_bucket(
+def new_bucket(
     new: NewGroups, partition: str, group: str, new_id: str, *, is_known: bool
 ) -> GroupTarget:
+    """Return the file group of a bucket that has none; `new_id` is fresh."""
     is_number = len(group) == 8 and group.isdigit()
     file_id = new.renewed.get((partition, group), group)
     if is_number and file_id == group:

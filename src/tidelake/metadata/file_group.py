@@ -7,7 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidelake.errors import CorruptFileError, Malformed, MissingFileError, TidelakeError
+from tidelake.errors import (
+    CorruptFileError,
+    Malformed,
+    MissingFileError,
+    StorageError,
+    TidelakeError,
+)
 from tidelake.formats import delete_block, metadata_record
 from tidelake.formats.hfile import HFile
 from tidelake.formats.log_block import (
@@ -48,6 +54,8 @@ def reading_metadata(path: str) -> Iterator[None]:
         raise CorruptFileError(_full(cause.path), cause.cause, next_step=WAY_OUT) from cause
     except MissingFileError as cause:
         raise MissingFileError(cause.path, next_step=WAY_OUT) from cause
+    except StorageError:
+        raise  # that the storage failed says nothing of what lies there
     except TidelakeError as cause:
         raise CorruptFileError(_full(path), cause.problem, next_step=WAY_OUT) from cause
 

@@ -2,72 +2,167 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator, Sequence
 
-from tidelake.config import ConcurrencyMode
-from tidelake.errors import MissingFileError
-from tidelake.model import Action
-from tidelake.storage import Storage
-from tidelake.testing.simulation.journal import Journal
-from tidelake.testing.simulation.toy_rows import SCHEMA, Snapshot, read_toy
+from tidelake.env import Env
+from tidelake.errors import (
+    IncrementalRangeError,
+    MissingFileError,
+    SchemaError,
+    TidelakeError,
+    TimeTravelError,
+)
+from tidelake.metadata import MetadataTable, unknown_writes
+from tidelake.model import Action, Instant
+from tidelake.read.check import check_table
+from tidelake.read.incremental import plan_incremental
+from tidelake.read.snapshot import plan_snapshot
+from tidelake.read.state import TableState
+from tidelake.testing.simulation.actors.readers import run_toy, time_of
+from tidelake.testing.simulation.actors.sharing import Sharing
+from tidelake.testing.simulation.journal import Journal, completed_writes
+from tidelake.testing.simulation.toy_rows import SCHEMA, Rows
 from tidelake.timeline.table_schema import writes_in_order
+from tidelake.write.schema import without_meta_columns
 from tidelake.write.schema_conflict import extends
 
+#: What `check` says of the insides of toy files, which are none of Hudi's.
+_OF_TOYS = ("footer", "parquet", "magic", "Parquet")
+#: What it says where it would read rows.
+_NO_ROWS = "does not reach memory"
 
-def violations(storage: Storage, journal: Journal, mode: ConcurrencyMode) -> list[str]:
+
+def violations(env: Env, journal: Journal, sharing: Sharing) -> list[str]:
     """Return everything that is wrong with the table, in words."""
-    snapshot = Snapshot.load(storage)
-    completed = {i.requested_time for i in snapshot.completed()}
     wrong = list(journal.wrong)
-    try:
-        found = read_toy(storage, snapshot)
-    except MissingFileError as gone:
-        return [*wrong, f"a file of the table is gone: {gone.path}"]
-    owed = journal.rows(snapshot)
-    if found != owed:
-        wrong.append(f"the table holds {found}, and all commits together make {owed}")
-    wrong += [
-        f"{commit.requested_time} was reported as committed and is not on the timeline"
-        for commit in journal.landed
-        if commit.requested_time not in completed
-    ]
-    wrong += [
-        f"{time} was reported as refused and completed all the same"
-        for time in journal.refused
-        if time in completed
-    ]
-    wrong += _bad_times(snapshot)
-    wrong += _broken_plans(storage, snapshot)
-    wrong += _bad_schemas(snapshot)
-    if mode is ConcurrencyMode.OPTIMISTIC:
-        wrong += _lost_updates(journal, completed, found)
+    state = sharing.state(env, by_metadata=False)
+    if any(i.action is Action.RESTORE for i in state.timeline.pending):
+        return wrong  # until somebody finishes it, nobody is owed anything
+    writes = completed_writes(state)
+    wrong += list(_wrong_rows(env, state, journal, writes, "without its metadata table"))
+    by_metadata = sharing.state(env, by_metadata=True)
+    if by_metadata.is_listed_by_metadata:
+        wrong += list(_wrong_rows(env, by_metadata, journal, writes, "by its metadata table"))
+    wrong += _wrong_outcomes(journal, writes)
+    wrong += journal.lost_updates(writes)
+    wrong += _bad_times(state)
+    wrong += _broken_plans(state)
+    wrong += _lost_savepoints(state)
+    wrong += _bad_schemas(state)
+    wrong += _checked(state)
     return wrong
 
 
-def _broken_plans(storage: Storage, snapshot: Snapshot) -> list[str]:
+def _wrong_rows(
+    env: Env, state: TableState, journal: Journal, writes: Sequence[Instant], how: str
+) -> Iterator[str]:
+    """Yield every answer that is wrong: now, as of each commit, and for windows between them."""
+    try:
+        found, twice = run_toy(env.storage, plan_snapshot(state))
+    except SchemaError:
+        found, twice = {}, []
+    except MissingFileError as gone:
+        yield f"a file of the table is gone, read {how}: {gone.path}"
+        return
+    yield from _compared(f"the table, read {how},", found, journal.rows(writes), twice)
+    # What a clean is deleting is gone before the clean has completed.
+    is_cleaned = any(i.action is Action.CLEAN for i in state.timeline.pending)
+    start = None
+    for at in range(len(writes)):
+        end = time_of(state, writes[at])
+        until = writes[: at + 1]
+        owed = journal.rows(until)
+        try:
+            found, twice = run_toy(env.storage, plan_snapshot(state, as_of=end))
+            yield from _compared(f"the table as of {end}, read {how},", found, owed, twice)
+        except TimeTravelError:
+            pass  # it is cleaned
+        except MissingFileError as gone:
+            if not is_cleaned:
+                yield f"a file of the table as of {end} is gone, read {how}: {gone.path}"
+        try:
+            found, twice = run_toy(env.storage, plan_incremental(state, start=start, end=end))
+            ours = {key: row for key, row in owed.items() if row[3] == writes[at].requested_time}
+            yield from _compared(f"the window ({start}, {end}], read {how},", found, ours, twice)
+        except IncrementalRangeError:
+            pass
+        except MissingFileError as gone:
+            if not is_cleaned:
+                yield f"a file of the window ({start}, {end}] is gone, read {how}: {gone.path}"
+        start = end
+
+
+def _compared(what: str, found: Rows, owed: Rows, twice: Sequence[str]) -> Iterator[str]:
+    if found != owed:
+        yield f"{what} holds {found}, and its commits together make {owed}"
+    if twice:
+        yield f"{what} holds {', '.join(twice)} more than once"
+
+
+def _wrong_outcomes(journal: Journal, writes: Sequence[Instant]) -> list[str]:
+    completed = {i.requested_time: i for i in writes}
+    kept = {time: completed.get(time) for time in journal.restored_to}
+
+    def may_be_gone(requested_time: str, completion_time: str) -> bool:
+        if requested_time in journal.taken_back:
+            return True
+        return any(
+            saved is None
+            or completion_time > (saved.completion_time or "")
+            or requested_time > saved.requested_time
+            for saved in kept.values()
+        )
+
+    wrong = [
+        f"{commit.requested_time} was reported as committed and is not on the timeline"
+        for commit in journal.landed
+        if commit.requested_time not in completed
+        and not may_be_gone(commit.requested_time, commit.completion_time)
+    ]
+    wrong += [
+        f"{time} was reported as undone or refused, and completed all the same"
+        for time in journal.refused
+        if time in completed
+    ]
+    return wrong
+
+
+def _broken_plans(state: TableState) -> list[str]:
     """Return the pending plans of which a file is gone: nobody could carry them out."""
     wrong = []
-    for instant in snapshot.timeline.pending:
+    for instant in state.timeline.pending:
         if instant.planned_as is not Action.COMPACTION:
             continue
-        for operation in snapshot.contents.compaction_plan(instant).operations or ():
+        for operation in state.contents.compaction_plan(instant).operations or ():
             names = [*(operation.delta_file_paths or ())]
             names += [operation.data_file_path] if operation.data_file_path else []
             wrong += [
                 f"compaction {instant.requested_time} needs {name}, which is gone"
                 for name in names
-                if storage.stat(f"{operation.partition_path}/{name}") is None
+                if state.storage.stat(f"{operation.partition_path}/{name}") is None
             ]
     return wrong
 
 
-def _bad_schemas(snapshot: Snapshot) -> list[str]:
+def _lost_savepoints(state: TableState) -> list[str]:
+    """Return the savepoints of which a file is gone."""
+    return [
+        f"savepoint {instant.requested_time} keeps {name}, which is gone"
+        for instant in state.timeline.completed
+        if instant.action is Action.SAVEPOINT
+        for partition, kept in state.contents.savepoint_metadata(instant).partition_metadata.items()
+        for name in kept.savepoint_data_file
+        if state.storage.stat(f"{partition}/{name}") is None
+    ]
+
+
+def _bad_schemas(state: TableState) -> list[str]:
     """Return the commits whose schema does not go on from the one before it."""
     wrong = []
-    before = SCHEMA
-    for instant in writes_in_order(snapshot.config, snapshot.timeline):
-        metadata = snapshot.contents.commit_metadata(instant)
-        if metadata.operation_type != "UPSERT" or not metadata.schema:
+    before = without_meta_columns(SCHEMA)
+    for instant in writes_in_order(state.config, state.timeline):
+        metadata = state.contents.commit_metadata(instant)
+        if metadata.compacted or metadata.operation_type == "COMPACT" or not metadata.schema:
             continue
         if not extends(before, metadata.schema):
             wrong.append(f"{instant.requested_time} took columns off the table: {metadata.schema}")
@@ -75,22 +170,15 @@ def _bad_schemas(snapshot: Snapshot) -> list[str]:
     return wrong
 
 
-def _lost_updates(
-    journal: Journal, completed: set[str], found: dict[str, tuple[int, int]]
-) -> list[str]:
-    counts = Counter(key for time in completed for key in journal.written.get(time, ()))
-    return [
-        f"{key} was counted up {count} times and stands at {found.get(key, (0, 0))[0]}"
-        for key, count in sorted(counts.items())
-        if found.get(key, (0, 0))[0] != count
-    ]
-
-
-def _bad_times(snapshot: Snapshot) -> list[str]:
-    instants = snapshot.timeline.instants
+def _bad_times(state: TableState) -> list[str]:
+    instants = [i for i in state.timeline.instants if i.action is not Action.SAVEPOINT]
     requested = [i.requested_time for i in instants]
-    completed = [i.completion_time for i in instants if i.completion_time]
+    completed = [i.completion_time for i in state.timeline.instants if i.completion_time]
     wrong = []
+    if len(set(requested)) < len(requested):
+        wrong.append("two requested times on the timeline are the same")
+    if not state.by_completion_time:
+        return wrong
     if len({*requested, *completed}) < len(requested) + len(completed):
         wrong.append("two times on the timeline are the same")
     wrong += [
@@ -99,3 +187,17 @@ def _bad_times(snapshot: Snapshot) -> list[str]:
         if i.completion_time is not None and i.completion_time <= i.requested_time
     ]
     return wrong
+
+
+def _checked(state: TableState) -> list[str]:
+    """Return what `check` has against a table with which nothing is wrong."""
+    at = (state.storage, state.config, state.timeline)
+    try:
+        report = check_table(state, MetadataTable.open(*at), unknown_writes(*at))
+    except TidelakeError as error:
+        return [] if _NO_ROWS in str(error) else [f"check cannot tell: {error}"]
+    return [
+        f"check says of {found.path}: {found.problem}"
+        for found in report.violations
+        if not any(word in found.problem for word in _OF_TOYS)
+    ]

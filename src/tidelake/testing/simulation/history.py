@@ -12,21 +12,25 @@ from typing import Any
 from typing_extensions import Self
 
 from tidelake.config import ConcurrencyMode, ConflictStrategy
+from tidelake.env import Env
 from tidelake.errors import TidelakeError
-from tidelake.model import TableType
-from tidelake.services.rollback import roll_back_all_failed
-from tidelake.testing.simulation.actors import EXPIRES_MS, Sharing, kind_of
+from tidelake.model import Action, TableType
+from tidelake.testing.simulation.actors import Sharing, kind_of
+from tidelake.testing.simulation.actors.sharing import BUCKETS
 from tidelake.testing.simulation.audit import violations
 from tidelake.testing.simulation.journal import Journal
 from tidelake.testing.simulation.scheduler import Choose, Faults, Moment, Simulation
 from tidelake.testing.simulation.toy_rows import create_toy
-from tidelake.timeline import TimelineContents, load_table_config, load_timeline
 from tidelake.txn import failed_writes
+from tidelake.write.index import BUCKET_COUNT_PROPERTY
 
-WRITERS = ("upsert 0", "upsert 1", "upsert 2")
-COMPACTORS = ("compact 0", "compact 1")
-OTHERS = ("clean 0", "clean 1", "roll back failed 0", "read 0")
-EVERYBODY = (*WRITERS, *COMPACTORS, *OTHERS)
+_FIRST_BY_COMPLETION = 8
+
+#: The actors of a world in which nothing is overwritten, kept or undone.
+EVERYBODY = (
+    *("upsert 0", "upsert 1", "merge 0"),
+    *("compact 0", "compact 1", "clean 0", "archive 0", "roll back failed 0", "read 0"),
+)
 #: Every fault there is, each often enough to be met in most histories.
 ALL_FAULTS = Faults(
     crash=0.004, error=0.004, lost_reply=0.004, stall=0.004, late_listing=0.01, clock_jump=0.01
@@ -42,6 +46,18 @@ class History:
     table_type: TableType
     table_version: int
     actors: tuple[str, ...] = EVERYBODY
+    modes: tuple[tuple[str, ConcurrencyMode], ...] = ()
+    """The actors that share the table in another way than the rest."""
+    metadata: bool = False
+    with_stats: bool = False
+    buckets: bool = True
+    """Whether the key says the bucket of a row, or file groups are looked up."""
+    partitions: int = 1
+    slow_ms: int = 0
+    """The longest that an actor takes between two steps of its own."""
+    offset_ms: int = 10
+    """The most that a clock is off at the start."""
+    archives_beyond_savepoints: bool = False
     writes: int = 3
     faults: Faults = ALL_FAULTS
     is_dense: bool = False
@@ -51,22 +67,37 @@ class History:
 
     def to_json(self) -> str:
         """Return the history as text."""
-        return json.dumps({**asdict(self), "mode": self.mode.value}, indent=1, sort_keys=True)
+        return json.dumps(asdict(self), indent=1, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Read what `to_json` wrote."""
         raw: dict[str, Any] = json.loads(text)
         return cls(
-            seed=raw["seed"],
-            mode=ConcurrencyMode(raw["mode"]),
-            table_type=TableType(raw["table_type"]),
-            table_version=raw["table_version"],
-            actors=tuple(raw["actors"]),
-            writes=raw["writes"],
-            is_dense=raw["is_dense"],
-            faults=Faults(**raw["faults"]),
-            spared=tuple(raw["spared"]),
+            **{
+                **raw,
+                "mode": ConcurrencyMode(raw["mode"]),
+                "table_type": TableType(raw["table_type"]),
+                "actors": tuple(raw["actors"]),
+                "modes": tuple((n, ConcurrencyMode(mode)) for n, mode in raw.get("modes", ())),
+                "faults": Faults(**raw["faults"]),
+                "spared": tuple(raw["spared"]),
+            }
+        )
+
+    def sharing(self, name: str = "") -> Sharing:
+        """Return how an actor opens the table."""
+        beyond = str(self.archives_beyond_savepoints).lower()
+        # By modification times nobody can tell what completed first.
+        by_end = self.seed % 2 and self.table_version >= _FIRST_BY_COMPLETION
+        return Sharing(
+            mode=dict(self.modes).get(name, self.mode),
+            strategy=ConflictStrategy.END if by_end else ConflictStrategy.SIMPLE,
+            metadata=self.metadata,
+            with_stats=self.with_stats,
+            buckets=self.buckets,
+            partitions=self.partitions,
+            more={"hoodie.archive.beyond.savepoint": beyond},
         )
 
 
@@ -98,10 +129,9 @@ def play(history: History, choose: Choose | None = None, start: Start | None = N
         start=start.moment if start else None,
     )
     if start is None:
-        create_toy(world.outside(), history.table_type, history.table_version)
+        properties = {BUCKET_COUNT_PROPERTY: str(BUCKETS)} if history.buckets else {}
+        create_toy(world.outside(), history.table_type, history.table_version, properties)
     journal = deepcopy(start.journal) if start else Journal()
-    strategy = ConflictStrategy.END if history.seed % 2 else ConflictStrategy.SIMPLE
-    sharing = Sharing(mode=history.mode, strategy=strategy)
     is_mor = history.table_type is TableType.MERGE_ON_READ
     for name in history.actors:
         kind = kind_of(name)
@@ -109,15 +139,15 @@ def play(history: History, choose: Choose | None = None, start: Start | None = N
             continue
         # Of its own, so that the rest of the history is the same without one of the others.
         chance = random.Random(f"{history.seed} {name}")
-        offset_ms = chance.randint(-10, 10) if kind.writes else 0
-        times = history.writes if kind.writes else 2 if history.is_dense else kind.times
+        offset_ms = chance.randint(-history.offset_ms, history.offset_ms)
         act = kind.make(
             name=name,
-            sharing=sharing,
+            sharing=history.sharing(name),
             journal=journal,
             chance=chance,
-            times=times,
+            times=history.writes if kind.writes else 2 if history.is_dense else kind.times,
             pause_ms=1 if history.is_dense and not kind.writes else kind.pause_ms,
+            slow_ms=history.slow_ms,
         )
         world.add(name, act, offset_ms=offset_ms)
     wrong: list[str] = []
@@ -125,31 +155,38 @@ def play(history: History, choose: Choose | None = None, start: Start | None = N
         world.run()
     except Exception as error:  # noqa: BLE001 - whatever an actor did not expect is wrong
         wrong.append(f"{type(error).__name__}: {error}")
-    end = Start(moment=world.moment(), journal=journal)
+    end = Start(moment=world.moment(), journal=deepcopy(journal))
     for look in (_at_once, _once_settled):
         try:
-            wrong += [] if wrong else look(world, sharing, journal)
+            wrong += [] if wrong else look(world, history, journal)
         except TidelakeError as error:
             wrong.append(f"{type(error).__name__}: {error}")
     return Played(wrong=wrong, lines=world.history, faults_drawn=world.faults_drawn, end=end)
 
 
-def _at_once(world: Simulation, sharing: Sharing, journal: Journal) -> list[str]:
-    return violations(world.storage, journal, sharing.mode)
+def _at_once(world: Simulation, history: History, journal: Journal) -> list[str]:
+    return violations(world.outside(), journal, history.sharing())
 
 
-def _once_settled(world: Simulation, sharing: Sharing, journal: Journal) -> list[str]:
+def _once_settled(world: Simulation, history: History, journal: Journal) -> list[str]:
     """Let the dead be buried, and look again: nothing may stay pending, nothing may change."""
     env = world.outside()
     env.clock.sleep_ms(3_600_000)
-    roll_back_all_failed(
-        env, expires_ms=EXPIRES_MS, concurrency=sharing.concurrency(env, "undertaker")
-    )
-    config = load_table_config(world.storage)
-    contents = TimelineContents(world.storage, config)
-    left = failed_writes(load_timeline(world.storage, config), contents)
+    sharing = history.sharing()
+    _finish_restore(env, sharing, journal)
+    sharing.caretaker(env).roll_back_failed()
+    state = sharing.state(env)
+    left = failed_writes(state.timeline, state.contents)
     wrong = [f"{i.requested_time} is still pending an hour later" for i in left]
-    return wrong + violations(world.storage, journal, sharing.mode)
+    return wrong + violations(env, journal, sharing)
+
+
+def _finish_restore(env: Env, sharing: Sharing, journal: Journal) -> None:
+    state = sharing.state(env)
+    for instant in state.timeline.pending:
+        if instant.action is Action.RESTORE:
+            to = state.contents.restore_plan(instant).savepoint_to_restore_timestamp or ""
+            journal.refused += sharing.caretaker(env).restore(to).instants
 
 
 def shrink(history: History, is_wrong: Callable[[History], bool]) -> History:

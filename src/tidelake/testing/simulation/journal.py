@@ -2,26 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tidelake.model import Commit
-from tidelake.testing.simulation.toy_rows import Row, Snapshot, merged
+from tidelake.model import Commit, Instant
+from tidelake.read.state import TableState
+from tidelake.testing.simulation.toy_rows import Changes, Row, Rows, changed
+
+_FIRST_BY_COMPLETION = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What a write does to the rows of a table once it has completed; keys are `partition/key`."""
+
+    changes: Changes
+    cleared: frozenset[str] = frozenset()
+    """Partitions whose rows give way."""
+    read: Mapping[str, Row | None] = field(default_factory=dict)
+    """Rows that it was made from, as it found them: of these nobody else may have made others."""
+
+    def apply(self, rows: Rows) -> None:
+        """Do it to the rows of a table."""
+        for key in [key for key in rows if key.partition("/")[0] in self.cleared]:
+            del rows[key]
+        changed(rows, self.changes)
 
 
 @dataclass
 class Journal:
-    """What writers did, told by themselves: the truth that the table is held to."""
+    """What writers set out to do, and what they were told of it."""
 
-    written: dict[str, dict[str, Row]] = field(default_factory=dict)
-    """The rows of every write by its instant, whatever became of it."""
+    written: dict[str, Effect] = field(default_factory=dict)
+    """What every write did by its instant, whatever became of it."""
     landed: list[Commit] = field(default_factory=list)
     """Commits that a writer was told of."""
     refused: list[str] = field(default_factory=list)
-    """Instants of which a writer was told that they did not land."""
+    """Instants of which somebody was told that they do not count."""
+    taken_back: set[str] = field(default_factory=set)
+    """Completed writes that somebody set out to roll back."""
+    restored_to: set[str] = field(default_factory=set)
+    """Savepoints to which somebody set out to restore the table."""
     wrong: list[str] = field(default_factory=list)
-    """What a reader saw that it should not."""
+    """What somebody saw that nobody should."""
 
-    def rows(self, snapshot: Snapshot) -> dict[str, Row]:
-        """Return what a reader is owed: all completed writes, by completion time."""
-        times = [i.requested_time for i in snapshot.completed()]
-        return merged(self.written[time] for time in times if time in self.written)
+    def rows(self, writes: Iterable[Instant]) -> Rows:
+        """Return what completed writes together make of an empty table, in the order given."""
+        rows: Rows = {}
+        for instant in writes:
+            effect = self.written.get(instant.requested_time)
+            if effect is not None:
+                effect.apply(rows)
+        return rows
+
+    def lost_updates(self, writes: Iterable[Instant]) -> list[str]:
+        """Return the writes that were made from rows which others had changed by then."""
+        rows: Rows = {}
+        wrong = []
+        for instant in writes:
+            effect = self.written.get(instant.requested_time)
+            if effect is None:
+                continue
+            wrong += [
+                f"{instant.requested_time} was made from {key} = {found}, which was "
+                f"{rows.get(key)} by then"
+                for key, found in effect.read.items()
+                if rows.get(key) != found
+            ]
+            effect.apply(rows)
+        return wrong
+
+
+def completed_writes(state: TableState) -> list[Instant]:
+    """Return every write that had completed, archived or not, in the order of their effects."""
+    active = state.timeline.completed
+    latest = max((i.completion_time or "" for i in active), default="")
+    known = {i.requested_time: i for i in state.timeline.writes()}
+    # What was archived after the look at the timeline may have completed after it, too.
+    archived = {
+        i.requested_time: i
+        for i in state.history.instants()
+        if (i.completion_time or "") <= latest and i.requested_time not in known
+    }
+    found = [*archived.values(), *known.values()]
+    if state.config.table_version < _FIRST_BY_COMPLETION:
+        return sorted(found, key=lambda i: i.requested_time)
+    return sorted(found, key=lambda i: i.completion_time or "")

@@ -6,86 +6,66 @@ What is simulated is the control plane, all of which is real; the rows only show
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tidelake.config import TableConfig
+from pyspark.sql import types as T  # noqa: N812 - the customary name
+
 from tidelake.env import Env
 from tidelake.errors import InstantLostError, MissingFileError
-from tidelake.files.write_task import WriteToken
-from tidelake.formats import partition_metadata
+from tidelake.files import BlockFilter, SliceTask, WriteSpec
+from tidelake.files.new_file import in_partition, make_partition
+from tidelake.files.write_task import GroupTarget, WriteKind, WriteToken
+from tidelake.formats.column_bounds import ColumnBounds, ValueKind
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
 from tidelake.formats.file_name import format_base, format_log
-from tidelake.formats.marker_name import MarkerKind, marker_path
-from tidelake.model import FileSlice, Instant, TableType
-from tidelake.storage import Storage
-from tidelake.timeline import (
-    History,
-    Timeline,
-    TimelineContents,
-    load_table_config,
-    load_timeline,
-    open_history,
+from tidelake.formats.log_block import (
+    BlockKind,
+    HeaderKey,
+    decode_blocks,
+    encode_block,
+    valid_blocks,
 )
-from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
-from tidelake.txn import TableSpec, Transaction, create_table
-from tidelake.view import StorageListing, TableView
+from tidelake.formats.marker_name import MarkerKind, heartbeat_path, marker_path
+from tidelake.model import TableType
+from tidelake.storage import Storage
+from tidelake.txn import TableSpec, create_table
 
-PARTITION = "p"
-SCHEMA = '{"type":"record","name":"r","fields":[]}'
-#: Ordering value and value of a key.
-Row = tuple[int, int]
-Rows = Mapping[str, Row]
+#: Ordering value, two columns, and the requested time of the write that it is from.
+Row = tuple[int, "int | None", "int | None", str]
+#: What a write does to rows, by key: None deletes one, a column that is None stays as it is.
+Changes = Mapping[str, "Row | None"]
+Rows = dict[str, Row]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """The table as one look at its timeline shows it."""
-
-    config: TableConfig
-    timeline: Timeline
-    contents: TimelineContents
-    view: TableView
-    history: History
-
-    @classmethod
-    def load(cls, storage: Storage, timeline: Timeline | None = None) -> Snapshot:
-        """Look at the table now, or as `timeline` has it."""
-        config = load_table_config(storage)
-        timeline = timeline or load_timeline(storage, config)
-        history = open_history(storage, config)
-        contents = TimelineContents(storage, config)
-        view = TableView(
-            table_version=config.table_version,
-            timeline=timeline,
-            contents=contents,
-            listing=StorageListing(storage),
-            history_times=history.completion_times,
-            timeline_now=lambda: load_timeline(storage, config),
-        )
-        return cls(config=config, timeline=timeline, contents=contents, view=view, history=history)
-
-    def completed(self) -> list[Instant]:
-        """Return every instant that had completed, archived or not, by completion time."""
-        active = self.timeline.completed
-        latest = max((i.completion_time or "" for i in active), default="")
-        archived = {i.requested_time: i for i in self.history.instants()}
-        known = {i.requested_time: i for i in active}
-        # What was archived after the look at the timeline may have completed after it, too.
-        found = {t: i for t, i in archived.items() if (i.completion_time or "") <= latest} | known
-        return sorted(found.values(), key=lambda i: i.completion_time or "")
-
-    def schema(self) -> str | None:
-        """Return the table's schema."""
-        found = commit_with_schema(writes_in_order(self.config, self.timeline), self.contents)
-        return self.config.create_schema if found is None else found[1]
-
-    def slices(self) -> dict[str, FileSlice]:
-        """Return the latest slice of every file group by its file id."""
-        return {s.group.file_id: s for s in self.view.latest_slices([PARTITION])}
+SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "toy",
+        "fields": [
+            {"name": "key", "type": ["null", "string"], "default": None},
+            {"name": "part", "type": ["null", "string"], "default": None},
+            {"name": "ts", "type": ["null", "long"], "default": None},
+            {"name": "a", "type": ["null", "long"], "default": None},
+            {"name": "b", "type": ["null", "long"], "default": None},
+        ],
+    }
+)
+_COLUMNS = (
+    *(("key", T.StringType()), ("part", T.StringType())),
+    *((name, T.LongType()) for name in ("ts", "a", "b")),
+)
+_FIRST_OWN_LOGS = 8
 
 
-def create_toy(env: Env, table_type: TableType, table_version: int) -> None:
+def toy_struct(more: Iterable[str] = ()) -> T.StructType:
+    """Return the columns of rows that somebody writes, with some that the table may not have."""
+    added = ((name, T.LongType()) for name in more)
+    return T.StructType([T.StructField(name, kind) for name, kind in (*_COLUMNS, *added)])
+
+
+def create_toy(
+    env: Env, table_type: TableType, table_version: int, properties: Mapping[str, str] | None = None
+) -> None:
     """Create an empty table."""
     create_table(
         env,
@@ -95,91 +75,171 @@ def create_toy(env: Env, table_type: TableType, table_version: int) -> None:
             table_type=table_type,
             table_version=table_version,
             record_key_fields=("key",),
-            partition_fields=("p",),
+            partition_fields=("part",),
+            ordering_fields=("ts",),
+            properties=properties or {},
         ),
     )
 
 
-def file_id_of(key: str, buckets: int) -> str:
-    """Return the file group of a key; every writer knows it by itself."""
-    return f"{sum(key.encode()) % buckets:08d}-0000-0000-0000-000000000000-0"
+def changed(rows: Rows, changes: Changes) -> None:
+    """Apply what came later: a greater ordering value wins, and a tie goes to the later one."""
+    for key, new in changes.items():
+        old = rows.get(key)
+        if new is None:
+            rows.pop(key, None)
+        elif old is None:
+            rows[key] = new
+        elif new[0] >= old[0]:
+            a = old[1] if new[1] is None else new[1]
+            rows[key] = (new[0], a, old[2] if new[2] is None else new[2], new[3])
 
 
-def merged(layers: Iterable[Rows]) -> dict[str, Row]:
-    """Return the rows of layers in merge order: a greater ordering value wins, and a later tie."""
-    found: dict[str, Row] = {}
-    for layer in layers:
-        for key, row in layer.items():
-            if key not in found or row[0] >= found[key][0]:
-                found[key] = row
-    return found
-
-
-def read_toy_slice(storage: Storage, piece: FileSlice) -> dict[str, Row]:
-    """Return the rows of one slice."""
-    paths = [file.path for file in piece.log_files]
-    if piece.base_file is not None:
-        paths.insert(0, piece.base_file.path)
-    return merged(_decoded(storage.read(path)) for path in paths)
-
-
-def read_toy(storage: Storage, snapshot: Snapshot) -> dict[str, Row]:
-    """Return the rows of the table."""
-    return merged(read_toy_slice(storage, piece) for piece in snapshot.slices().values())
+def read_toy_slice(storage: Storage, task: SliceTask, blocks: BlockFilter) -> Rows:
+    """Return the rows of one slice by key, logs in the order in which the task has them."""
+    rows: Rows = {}
+    if task.base_path is not None:
+        changed(rows, _decoded(storage.read(task.base_path)))
+    found = [b for path in task.log_paths for b in decode_blocks(storage.read(path))]
+    for block in valid_blocks(
+        found,
+        latest_instant=blocks.latest_instant,
+        is_visible=blocks.is_visible,
+        in_range=blocks.in_range,
+    ):
+        changed(rows, _decoded(bytes(block.content)))
+    return rows
 
 
 def write_toy_file(
     env: Env,
-    config: TableConfig,
-    txn: Transaction,
-    file_id: str,
-    rows: Rows,
+    spec: WriteSpec,
+    target: GroupTarget,
+    changes: Changes,
     *,
-    before: FileSlice | None,
-    as_base: bool,
+    before: Rows | None = None,
+    token: WriteToken | None = None,
 ) -> WriteStat:
-    """Write rows to one file of a write, the marker first, as tasks do."""
+    """Write one file of a write as a task does: the marker first, a look at the heartbeat last.
+
+    `before` are the rows of the slice, for a target that is written anew.
+    """
     storage = env.storage
-    now = txn.instant_time
-    folder = partition_metadata.PartitionMetadata(commit_time=now, partition_depth=1)
-    storage.put_if_absent(
-        f"{PARTITION}/{partition_metadata.FILE_NAME}", partition_metadata.encode(folder, "")
-    )
-    token = WriteToken(task=0, stage=0, attempt=0).of_owner(txn.owner).format()
-    if as_base:
-        name = format_base(
-            file_id=file_id, write_token=token, instant_time=now, extension="parquet"
+    make_partition(storage, target, spec)
+    if token is None:
+        token = WriteToken(task=0, stage=zlib.crc32(env.ids.new().encode()) >> 1, attempt=0)
+    written = token.of_owner(spec.owner).format()
+    is_log = target.kind is WriteKind.APPEND
+    previous = target.base_instant or NO_PREVIOUS_COMMIT
+    if is_log:
+        instant = spec.instant_time
+        if spec.table_version < _FIRST_OWN_LOGS:
+            instant = target.slice_instant or instant
+        previous = target.slice_instant or instant
+        name = format_log(
+            file_id=target.file_id,
+            instant_time=instant,
+            version=target.log_version,
+            write_token=written,
         )
-        kind = MarkerKind.MERGE if before else MarkerKind.CREATE
+        kind = MarkerKind.of_log(spec.table_version)
+        data = _log_of(changes, spec)
     else:
-        name = format_log(file_id=file_id, instant_time=now, version=1, write_token=token)
-        kind = MarkerKind.of_log(config.table_version)
-    path = f"{PARTITION}/{name}"
-    data = json.dumps({key: list(row) for key, row in rows.items()}).encode()
-    storage.put(marker_path(txn.marker_folder, path, kind), b"")
+        rows: Rows = dict(before or {})
+        changed(rows, changes)
+        changes = rows
+        name = format_base(
+            file_id=target.file_id,
+            write_token=written,
+            instant_time=spec.instant_time,
+            extension="parquet",
+        )
+        kind = MarkerKind.CREATE if target.base_instant is None else MarkerKind.MERGE
+        data = _encoded(changes)
+    path = in_partition(target.partition, name)
+    marker = marker_path(spec.marker_folder, path, kind)
+    storage.put(marker, b"")
     storage.put(path, data)
-    if not _is_alive(storage, txn):
+    if not _is_alive(storage, spec):
         storage.delete(path)
-        raise InstantLostError(f"{now} was ended while {path} was being written", next_step="")
+        storage.delete(marker)
+        raise InstantLostError(
+            f"{spec.instant_time} was ended while {path} was being written", next_step=""
+        )
     return WriteStat(
-        file_id=file_id,
+        file_id=target.file_id,
         path=path,
-        partition_path=PARTITION,
-        prev_commit=before.base_instant_time if before else NO_PREVIOUS_COMMIT,
-        num_writes=len(rows),
+        partition_path=target.partition,
+        prev_commit=previous,
+        num_writes=len(changes),
         total_write_bytes=len(data),
         file_size_in_bytes=len(data),
+        log_version=target.log_version if is_log else None,
+        column_bounds=_bounds(changes, spec.bounded_columns),
     )
 
 
-def _is_alive(storage: Storage, txn: Transaction) -> bool:
+def _log_of(changes: Changes, spec: WriteSpec) -> bytes:
+    headers: dict[int, str] = {
+        HeaderKey.INSTANT_TIME: spec.instant_time,
+        HeaderKey.SCHEMA: spec.schema,
+    }
+    return encode_block(BlockKind.AVRO_DATA, headers, _encoded(changes))
+
+
+def _bounds(changes: Changes, columns: Sequence[str]) -> Mapping[str, ColumnBounds] | None:
+    """Return what files say of their columns; nobody asks for another one than `a`."""
+    if not columns:
+        return None
+    values = [row[1] for row in changes.values() if row is not None]
+    known = [value for value in values if value is not None]
+    return {
+        name: ColumnBounds(
+            kind=ValueKind.LONG,
+            minimum=min(known, default=None),
+            maximum=max(known, default=None),
+            value_count=len(values),
+            null_count=len(values) - len(known),
+        )
+        for name in columns
+    }
+
+
+def toy_keys(storage: Storage, ours: Mapping[str, str], theirs: Mapping[str, str]) -> Sequence[str]:
+    """Return the keys that both brought, as `files.written_keys` does for real files."""
+    mine, others = (
+        {key for path, time in files.items() for key in _keys_of(storage, path, time)}
+        for files in (ours, theirs)
+    )
+    return sorted(mine & others)
+
+
+def _keys_of(storage: Storage, path: str, instant_time: str) -> Iterator[str]:
+    data = storage.read(path)
+    contents = [data]
+    if not path.endswith(".parquet"):
+        contents = [bytes(block.content) for block in decode_blocks(data)]
+    for content in contents:
+        for key, row in _decoded(content).items():
+            if row is None or row[3] == instant_time:
+                yield key
+
+
+def _is_alive(storage: Storage, spec: WriteSpec) -> bool:
     """Look at the heartbeat, as tasks do once they have written a file."""
+    path = heartbeat_path(spec.instant_time)
+    if spec.owner is None:
+        return storage.stat(path) is not None
     try:
-        found = storage.read(txn.heartbeat_path)
+        return storage.read(path) == spec.owner.encode()
     except MissingFileError:
         return False
-    return txn.owner is None or found == txn.owner.encode()
 
 
-def _decoded(data: bytes) -> dict[str, Row]:
-    return {key: (row[0], row[1]) for key, row in json.loads(data).items()}
+def _encoded(changes: Changes) -> bytes:
+    return json.dumps(dict(changes)).encode()
+
+
+def _decoded(data: bytes) -> Changes:
+    raw = json.loads(data).items()
+    return {key: None if row is None else (row[0], row[1], row[2], row[3]) for key, row in raw}

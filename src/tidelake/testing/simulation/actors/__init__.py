@@ -5,23 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelake.testing.simulation.actors.readers import Reads
-from tidelake.testing.simulation.actors.services import Cleans, Compacts, RollsBack
+from tidelake.testing.simulation.actors.services import (
+    Archives,
+    Cleans,
+    Compacts,
+    Forgets,
+    Restores,
+    RollsBack,
+    Saves,
+    TakesBack,
+)
 from tidelake.testing.simulation.actors.sharing import EXPIRES_MS, Part, Sharing
-from tidelake.testing.simulation.actors.writers import Upserts
+from tidelake.testing.simulation.actors.writers import (
+    Deletes,
+    DeletesPartitions,
+    DeletesWhere,
+    Merges,
+    Overwrites,
+    OverwritesTable,
+    UpdatesWhere,
+    Upserts,
+)
 
-__all__ = [
-    "ACTORS",
-    "EXPIRES_MS",
-    "Cleans",
-    "Compacts",
-    "Kind",
-    "Part",
-    "Reads",
-    "RollsBack",
-    "Sharing",
-    "Upserts",
-    "kind_of",
-]
+__all__ = ["ACTORS", "EXPIRES_MS", "Kind", "Part", "Sharing", "kind_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +35,8 @@ class Kind:
     """A kind of actor: what makes one, and how often it acts with which pauses."""
 
     make: type[Part]
-    times: int
-    pause_ms: int
+    times: int = 2
+    pause_ms: int = 4_000
     writes: bool = False
     """Whether it brings or changes rows."""
     takes_away: bool = False
@@ -41,10 +47,22 @@ class Kind:
 
 #: Everything that an actor can do, by name. The actor `clean 1` is of the kind `clean`.
 ACTORS: dict[str, Kind] = {
-    "upsert": Kind(make=Upserts, times=3, pause_ms=200, writes=True),
-    "compact": Kind(make=Compacts, times=4, pause_ms=4_000, merge_on_read=True),
+    "upsert": Kind(make=Upserts, pause_ms=200, writes=True),
+    "delete": Kind(make=Deletes, pause_ms=200, writes=True),
+    "update where": Kind(make=UpdatesWhere, pause_ms=200, writes=True),
+    "delete where": Kind(make=DeletesWhere, pause_ms=200, writes=True),
+    "merge": Kind(make=Merges, pause_ms=200, writes=True),
+    "overwrite": Kind(make=Overwrites, pause_ms=200, writes=True, takes_away=True),
+    "overwrite table": Kind(make=OverwritesTable, pause_ms=200, writes=True, takes_away=True),
+    "delete partition": Kind(make=DeletesPartitions, pause_ms=200, writes=True, takes_away=True),
+    "compact": Kind(make=Compacts, times=3, merge_on_read=True),
     "clean": Kind(make=Cleans, times=3, pause_ms=6_000, takes_away=True),
-    "roll back failed": Kind(make=RollsBack, times=4, pause_ms=2 * EXPIRES_MS, takes_away=True),
+    "archive": Kind(make=Archives, pause_ms=6_000, takes_away=True),
+    "roll back failed": Kind(make=RollsBack, times=3, pause_ms=2 * EXPIRES_MS, takes_away=True),
+    "roll back": Kind(make=TakesBack, takes_away=True),
+    "savepoint": Kind(make=Saves),
+    "delete savepoint": Kind(make=Forgets, pause_ms=8_000, takes_away=True),
+    "restore": Kind(make=Restores, times=1, pause_ms=8_000, takes_away=True),
     "read": Kind(make=Reads, times=5, pause_ms=3_000),
 }
 

@@ -1,4 +1,4 @@
-"""Who reads."""
+"""Who reads, and holds every answer to the journal."""
 
 from __future__ import annotations
 
@@ -7,35 +7,104 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from tidelake.env import Env
-from tidelake.errors import MissingFileError, SnapshotLostError, StorageError
-from tidelake.model import Action
+from tidelake.errors import (
+    IncrementalRangeError,
+    MissingFileError,
+    SchemaError,
+    SnapshotLostError,
+    StorageError,
+    TimeTravelError,
+)
+from tidelake.model import Action, Instant
+from tidelake.read.incremental import plan_incremental
+from tidelake.read.scan import ScanPlan
+from tidelake.read.snapshot import plan_snapshot
+from tidelake.read.state import TableState
+from tidelake.storage import Storage
 from tidelake.testing.simulation.actors.sharing import Part
-from tidelake.testing.simulation.toy_rows import Snapshot, read_toy
+from tidelake.testing.simulation.journal import completed_writes
+from tidelake.testing.simulation.toy_rows import Rows, read_toy_slice
+
+_TAKING_AWAY = frozenset({Action.CLEAN, Action.ROLLBACK, Action.RESTORE})
+
+
+def run_toy(storage: Storage, plan: ScanPlan) -> tuple[Rows, list[str]]:
+    """Return the rows of a query by partition and key, and keys that came up twice."""
+    rows: Rows = {}
+    twice = []
+    keep = plan.spec.keep_instants
+    for task in plan.tasks:
+        for name, row in read_toy_slice(storage, task, plan.spec.blocks).items():
+            key = f"{task.partition}/{name}"
+            if keep is not None and row[3] not in keep:
+                continue
+            if key in rows:
+                twice.append(key)
+            rows[key] = row
+    return rows, twice
+
+
+def time_of(state: TableState, instant: Instant) -> str:
+    """Return the time of an instant by which windows and points in time go."""
+    return (instant.completion_time or "") if state.by_completion_time else instant.requested_time
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reads(Part):
-    """Reads the table `times` times, and holds each answer to the journal."""
+    """Reads the table now, as of a time, or what changed in a window, through either listing."""
 
     @override
-    def __call__(self, env: Env) -> None:
-        """Read."""
-        for _ in range(self.times):
-            self.pause(env)
-            try:
-                snapshot = Snapshot.load(env.storage)
-                found = read_toy(env.storage, snapshot)
-                owed = self.journal.rows(snapshot)
-                later = Snapshot.load(env.storage)
-            except (StorageError, MissingFileError, SnapshotLostError):
-                continue  # a clean went by, or the storage failed: the reader asks again
-            if _cleans(later) != _cleans(snapshot):
-                continue  # what it asked for may have been too old while it asked
-            if found != owed:
-                self.journal.wrong.append(f"a reader saw {found} and is owed {owed}")
+    def act(self, env: Env) -> None:
+        state = self.sharing.state(env, by_metadata=self.chance.random() < 0.5)
+        self.linger(env)
+        told = ""
+        try:
+            told = self._look(env, state)
+        except SchemaError:
+            return  # nothing was written yet
+        except (MissingFileError, SnapshotLostError, TimeTravelError, IncrementalRangeError):
+            return  # what it asked for was too old, or went away while it asked
+        if told and not self._is_overtaken(env, state):
+            self.journal.wrong.append(told)
+
+    def _is_overtaken(self, env: Env, state: TableState) -> bool:
+        """Return whether files may have gone away while it read."""
+        try:
+            now = self.sharing.state(env, by_metadata=False).timeline.instants
+        except StorageError:
+            return True
+        known = {(i.requested_time, i.state) for i in state.timeline.instants}
+        return any(
+            i.action in _TAKING_AWAY and (i.requested_time, i.state) not in known for i in now
+        )
+
+    def _look(self, env: Env, state: TableState) -> str:
+        writes = completed_writes(state)
+        draw = self.chance.random()
+        if draw < 0.5 or not writes:
+            found, twice = run_toy(env.storage, plan_snapshot(state))
+            return _told("a reader", found, self.journal.rows(writes), twice)
+        if draw < 0.75:
+            return self._as_of(env, state, writes)
+        return self._window(env, state, writes)
+
+    def _as_of(self, env: Env, state: TableState, writes: list[Instant]) -> str:
+        at = time_of(state, self.chance.choice(writes))
+        found, twice = run_toy(env.storage, plan_snapshot(state, as_of=at))
+        owed = self.journal.rows(i for i in writes if time_of(state, i) <= at)
+        return _told(f"a reader as of {at}", found, owed, twice)
+
+    def _window(self, env: Env, state: TableState, writes: list[Instant]) -> str:
+        times = sorted(time_of(state, self.chance.choice(writes)) for _ in range(2))
+        start, end = times[0], times[1] if self.chance.random() < 0.5 else None
+        found, twice = run_toy(env.storage, plan_incremental(state, start=start, end=end))
+        until = [i for i in writes if end is None or time_of(state, i) <= end]
+        inside = {i.requested_time for i in until if time_of(state, i) > start}
+        owed = {k: r for k, r in self.journal.rows(until).items() if r[3] in inside}
+        return _told(f"a window from {start} to {end}", found, owed, twice)
 
 
-def _cleans(snapshot: Snapshot) -> set[str]:
-    """Return the cleans that were begun."""
-    found = snapshot.timeline.instants
-    return {i.requested_time for i in found if i.action is Action.CLEAN}
+def _told(who: str, found: Rows, owed: Rows, twice: list[str]) -> str:
+    if found == owed and not twice:
+        return ""
+    return f"{who} saw {found} and is owed {owed}; twice: {twice}"

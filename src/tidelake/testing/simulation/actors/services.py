@@ -1,129 +1,85 @@
-"""Who keeps the table fast, and rolls back what died."""
+"""Who keeps the table fast, keeps its past, and undoes what went wrong."""
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from typing_extensions import override
 
-from tidelake.config import CompactionOptions
+from tidelake.engine.compaction import CompactionWork, Compactor
 from tidelake.env import Env
-from tidelake.errors import (
-    CommitOutcomeUnknownError,
-    PlanCompletedError,
-    PlanRemovedError,
-    PlanRunningError,
-    UnsupportedTableError,
-)
-from tidelake.formats import plans
+from tidelake.errors import CommitOutcomeUnknownError, UnsupportedTableError
+from tidelake.files import SliceTask, WriteToken
+from tidelake.files.write_task import GroupTarget, WriteKind
+from tidelake.formats.commit_metadata import WriteStat
 from tidelake.model import Action
-from tidelake.services.archive import archive
-from tidelake.services.clean import clean
-from tidelake.services.compaction import plan_compaction, planned_slices
-from tidelake.services.rollback import roll_back_all_failed
-from tidelake.testing.simulation.actors.sharing import EXPIRES_MS, GIVEN_UP, SERVICES, Part
-from tidelake.testing.simulation.toy_rows import SCHEMA, Snapshot, read_toy_slice, write_toy_file
-from tidelake.timeline import Timeline
-from tidelake.txn import NoMetadataTable
-from tidelake.txn.planned import find_plan, schedule, take_over
+from tidelake.testing.simulation.actors.sharing import Part
+from tidelake.testing.simulation.toy_rows import read_toy_slice, write_toy_file
+
+
+@dataclass(frozen=True, slots=True)
+class _ToyRunner:
+    """Does what workers do with the slices of a compaction, to toy rows."""
+
+    env: Env
+
+    def run(
+        self, tasks: Sequence[SliceTask], work: Any
+    ) -> Generator[tuple[SliceTask, Any], None, None]:
+        """Return each task with its result."""
+        assert isinstance(work, CompactionWork)
+        for number, task in enumerate(tasks):
+            yield task, self._compacted(task, work, WriteToken(task=number, stage=0, attempt=0))
+
+    def _compacted(self, task: SliceTask, work: CompactionWork, token: WriteToken) -> WriteStat:
+        rows = read_toy_slice(self.env.storage, task, work.blocks)
+        target = GroupTarget(
+            partition=task.partition,
+            file_id=task.file_id,
+            kind=WriteKind.CREATE if task.base_path is None else WriteKind.MERGE,
+            base_path=task.base_path,
+            base_instant=task.base_instant,
+            partition_known=True,
+        )
+        return write_toy_file(self.env, work.spec, target, rows, token=token)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compacts(Part):
-    """Plans compactions and carries out whatever plan waits, its own or not."""
+    """Carries out whatever plan waits, its own or not, and plans compactions."""
 
     @override
-    def __call__(self, env: Env) -> None:
-        """Compact; what fails is left to the next attempt."""
-        for _ in range(self.times):
-            self.pause(env)
-            try:
-                self._plan(env)
-                for instant in self._pending(env):
-                    self._run(env, instant)
-            except (*GIVEN_UP, PlanCompletedError, PlanRemovedError, PlanRunningError):
-                continue
-            except CommitOutcomeUnknownError:
-                continue
-            except UnsupportedTableError:
-                continue  # a log that a dead writer left stands in the way
-
-    def _plan(self, env: Env) -> None:
-        snapshot = Snapshot.load(env.storage)
-
-        def make_plan(timeline: Timeline, requested_time: str) -> bytes | None:
-            now = Snapshot.load(env.storage, timeline)
-            made = plan_compaction(
-                now.view,
-                now.contents,
-                CompactionOptions(),
-                table_version=now.config.table_version,
-                requested_time=requested_time,
-            )
-            return None if made is None else plans.encode(made)
-
-        schedule(
-            env,
-            snapshot.config,
-            snapshot.timeline,
-            action=Action.COMPACTION,
-            make_plan=make_plan,
-            keeper=NoMetadataTable(env),
-            concurrency=self.concurrency(env),
-            roll_back=False,
+    def act(self, env: Env) -> None:
+        compactor = Compactor(
+            env, lambda: self.sharing.state(env), self.sharing.options, _ToyRunner(env)
         )
-
-    def _pending(self, env: Env) -> list[str]:
-        pending = Snapshot.load(env.storage).timeline.pending
-        return [i.requested_time for i in pending if i.planned_as is Action.COMPACTION]
-
-    def _run(self, env: Env, requested_time: str) -> None:
-        snapshot = Snapshot.load(env.storage)
-        with take_over(
-            env,
-            snapshot.config,
-            snapshot.timeline,
-            requested_time=requested_time,
-            action=Action.COMPACTION,
-            operation="COMPACT",
-            keeper=NoMetadataTable(env),
-            concurrency=self.concurrency(env),
-            roll_back=False,
-        ) as txn:
-            now = Snapshot.load(env.storage, txn.timeline)
-            instant = find_plan(now.timeline, requested_time, Action.COMPACTION)
-            slices = planned_slices(now.view, now.contents.compaction_plan(instant))
-            txn.start()
-            stats = [
-                write_toy_file(
-                    env,
-                    now.config,
-                    txn,
-                    piece.group.file_id,
-                    read_toy_slice(env.storage, piece),
-                    before=piece,
-                    as_base=True,
-                )
-                for piece in slices
-            ]
-            txn.commit(stats, schema=SCHEMA)
+        try:
+            if self.chance.random() < 0.3:
+                compactor.schedule()
+            else:
+                compactor.both()
+        except (CommitOutcomeUnknownError, UnsupportedTableError):
+            pass  # a log that a dead writer left may stand in the way
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cleans(Part):
-    """Cleans the table and archives its instants, and rolls back what died on the way."""
+    """Cleans the table, and rolls back what died on the way."""
 
     @override
-    def __call__(self, env: Env) -> None:
-        """Clean; what fails is left to the next attempt."""
-        for _ in range(self.times):
-            self.pause(env)
-            concurrency = self.concurrency(env)
-            try:
-                clean(env, SERVICES.clean, expires_ms=EXPIRES_MS, concurrency=concurrency)
-                archive(env, SERVICES, concurrency)
-            except (*GIVEN_UP, PlanCompletedError, PlanRemovedError, PlanRunningError):
-                continue
+    def act(self, env: Env) -> None:
+        self.sharing.caretaker(env).clean()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archives(Part):
+    """Moves instants off the active timeline."""
+
+    @override
+    def act(self, env: Env) -> None:
+        self.sharing.caretaker(env).archive()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,15 +87,66 @@ class RollsBack(Part):
     """Rolls back writes that show no signs of life."""
 
     @override
-    def __call__(self, env: Env) -> None:
-        """Roll back; what fails is left to the next attempt."""
-        for _ in range(self.times):
-            self.pause(env)
-            try:
-                roll_back_all_failed(
-                    env,
-                    expires_ms=EXPIRES_MS,
-                    concurrency=self.concurrency(env),
-                )
-            except GIVEN_UP:
-                continue
+    def act(self, env: Env) -> None:
+        self.sharing.caretaker(env).roll_back_failed()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakesBack(Part):
+    """Rolls back the newest write that completed."""
+
+    @override
+    def act(self, env: Env) -> None:
+        state = self.sharing.state(env)
+        writes = state.writes_by_time()
+        if not writes:
+            return
+        time = writes[-1].requested_time
+        self.linger(env)
+        # Told or not, it may happen from here on.
+        self.journal.taken_back.add(time)
+        self.sharing.caretaker(env).roll_back(time)
+        self.journal.refused.append(time)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saves(Part):
+    """Keeps the table as of a completed write, the newest or another."""
+
+    @override
+    def act(self, env: Env) -> None:
+        writes = self.sharing.state(env).writes_by_time()
+        time = None
+        if writes and self.chance.random() < 0.5:
+            time = self.chance.choice(writes).requested_time
+        self.sharing.caretaker(env).savepoint(time, "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forgets(Part):
+    """Gives up a savepoint."""
+
+    @override
+    def act(self, env: Env) -> None:
+        found = [
+            i for i in self.sharing.state(env).timeline.completed if i.action is Action.SAVEPOINT
+        ]
+        if found:
+            self.sharing.caretaker(env).delete_savepoint(self.chance.choice(found).requested_time)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restores(Part):
+    """Takes the table back to a savepoint."""
+
+    @override
+    def act(self, env: Env) -> None:
+        found = [
+            i for i in self.sharing.state(env).timeline.completed if i.action is Action.SAVEPOINT
+        ]
+        if not found:
+            return
+        time = self.chance.choice(found).requested_time
+        self.journal.restored_to.add(time)
+        done = self.sharing.caretaker(env).restore(time)
+        self.journal.refused += done.instants

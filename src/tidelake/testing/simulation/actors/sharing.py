@@ -3,76 +3,141 @@
 from __future__ import annotations
 
 import random  # noqa: TID251 - seeded by whoever makes an actor
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
-from tidelake.config import (
-    ArchiveOptions,
-    CleanOptions,
-    CompactionOptions,
-    ConcurrencyMode,
-    ConflictStrategy,
-    ServiceOptions,
-)
+from typing_extensions import override
+
+from tidelake.config import ConcurrencyMode, ConflictStrategy, WriteOptions
+from tidelake.config.concurrency_keys import KEY_CHECK
+from tidelake.engine.caretaker import Caretaker
+from tidelake.engine.write_session import WriteSession
 from tidelake.env import Env
 from tidelake.errors import (
+    ClockAheadError,
+    ConfigError,
+    HorizonError,
     InstantLostError,
     LockLostError,
     LockTimeoutError,
     MissingFileError,
+    PlanCompletedError,
+    PlanRemovedError,
+    PlanRunningError,
+    RestorePendingError,
+    SchemaError,
     SnapshotLostError,
     StorageError,
     WriteConflictError,
 )
+from tidelake.read.state import TableState
+from tidelake.table import load_state
 from tidelake.testing.simulation.journal import Journal
-from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.locks import LockWait, StorageLock, TableLock
-from tidelake.write.sharing import slot_name
+from tidelake.testing.simulation.toy_rows import toy_keys
+from tidelake.txn.concurrency import SharedKeys
 
 LEASE_MS = 60_000
 EXPIRES_MS = 120_000
-#: A holder that stalls keeps others waiting for minutes; who asks too often only costs steps.
-_LOCK_WAIT = LockWait(wait_ms=600_000, first_delay_ms=10, longest_delay_ms=10_000)
-#: Services that are due after every few writes.
-SERVICES = ServiceOptions(
-    clean=CleanOptions(commits=2),
-    archive=ArchiveOptions(min_commits=3, max_commits=4, batch=1, history_batch=2),
-    compaction=CompactionOptions(max_delta_commits=2),
-)
-#: What a writer may be told without anything being wrong with it.
+BUCKETS = 2
+#: What an actor may be told without anything being wrong with the table.
 GIVEN_UP = (
+    ClockAheadError,
+    ConfigError,
+    HorizonError,
     InstantLostError,
     LockLostError,
     LockTimeoutError,
     MissingFileError,
+    PlanCompletedError,
+    PlanRemovedError,
+    PlanRunningError,
+    RestorePendingError,
+    SchemaError,
     SnapshotLostError,
     StorageError,
     WriteConflictError,
 )
+#: Options of everybody: services are due after every few writes, and run when an actor says so.
+_SETTINGS = {
+    # A holder that stalls keeps others waiting for minutes; who asks too often only costs steps.
+    "hoodie.write.lock.wait_time_ms": "600000",
+    "hoodie.write.lock.wait_time_ms_between_retry": "10000",
+    "hoodie.write.lock.storage.validity.timeout.secs": str(LEASE_MS // 1000),
+    "hoodie.client.heartbeat.interval_in_ms": "60000",
+    "hoodie.client.heartbeat.tolerable.misses": "2",
+    "hoodie.clean.automatic": "false",
+    "hoodie.archive.automatic": "false",
+    "hoodie.clean.commits.retained": "2",
+    "hoodie.keep.min.commits": "3",
+    "hoodie.keep.max.commits": "4",
+    "hoodie.commits.archival.batch": "1",
+    "hoodie.write.set.null.for.missing.columns": "true",
+    "hoodie.metadata.compact.max.delta.commits": "3",
+}
+
+
+class _ToySession(WriteSession):
+    """A session that looks into toy files where it compares keys."""
+
+    @property
+    @override
+    def _shared_keys(self) -> SharedKeys:
+        return partial(toy_keys, self.state.storage)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sharing:
-    """How the writers of a world share the table."""
+    """How one actor opens the table: by options, as everybody does."""
 
     mode: ConcurrencyMode
     strategy: ConflictStrategy = ConflictStrategy.SIMPLE
-    buckets: int = 2
-    keys: int = 4
     max_skew_ms: int = 20
+    metadata: bool = False
+    with_stats: bool = False
+    buckets: bool = True
+    partitions: int = 1
+    keys: int = 4
+    more: Mapping[str, str] = field(default_factory=dict)
 
-    def concurrency(self, env: Env, name: str) -> Concurrency:
-        """Return the rules for one writer."""
-        lock = StorageLock(env, validity_ms=LEASE_MS, skew_ms=self.max_skew_ms)
-        return Concurrency(
-            mode=self.mode,
-            lock=TableLock(lock, env.clock, _LOCK_WAIT),
-            strategy=self.strategy,
-            slot_name=slot_name,
-            max_skew_ms=self.max_skew_ms,
-            heartbeat_ms=60_000,
-            expires_after_ms=EXPIRES_MS,
-            writer=name,
-        )
+    @cached_property
+    def settings(self) -> Mapping[str, str]:
+        """Return the options."""
+        found = {
+            **_SETTINGS,
+            "hoodie.write.concurrency.mode": self.mode.value,
+            "hoodie.write.lock.conflict.resolution.strategy": self.strategy.value,
+            "hoodie.time.generator.max_expected_clock_skew_ms": str(self.max_skew_ms),
+            "hoodie.metadata.enable": str(self.metadata).lower(),
+            "hoodie.index.type": "BUCKET" if self.buckets else "SIMPLE",
+            KEY_CHECK.name: str(not self.buckets).lower(),
+        }
+        if self.buckets:
+            found["hoodie.bucket.index.num.buckets"] = str(BUCKETS)
+        if self.with_stats:
+            found["hoodie.metadata.index.column.stats.enable"] = "true"
+            found["hoodie.metadata.index.column.stats.column.list"] = "a"
+        return {**found, **self.more}
+
+    @cached_property
+    def options(self) -> WriteOptions:
+        """Return the options, typed."""
+        return WriteOptions.from_options(self.settings)
+
+    def state(self, env: Env, *, by_metadata: bool | None = None) -> TableState:
+        """Look at the table, through its metadata table if options and caller say so."""
+        settings = self.settings
+        if by_metadata is not None:
+            settings = {**settings, "hoodie.metadata.enable": str(by_metadata).lower()}
+        return load_state(env.storage, settings)
+
+    def session(self, env: Env) -> WriteSession:
+        """Look at the table in order to write to it."""
+        return _ToySession(env, self.state(env), self.options)
+
+    def caretaker(self, env: Env) -> Caretaker:
+        """Look at the table in order to run a service."""
+        return Caretaker(env, self.state(env), self.options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,15 +152,27 @@ class Part:
     """How often it acts."""
     pause_ms: int = 200
     """The longest that it waits in between."""
+    slow_ms: int = 0
+    """The longest that it takes between two steps, such as for rows that are slow to come."""
 
     def __call__(self, env: Env) -> None:
-        """Act, from start to end."""
+        """Act, from start to end; what fails is left to the next attempt."""
+        for _ in range(self.times):
+            self.pause(env)
+            try:
+                self.act(env)
+            except GIVEN_UP:
+                continue
+
+    def act(self, env: Env) -> None:
+        """Act once."""
         raise NotImplementedError
 
     def pause(self, env: Env) -> None:
         """Wait for a while."""
         env.clock.sleep_ms(self.chance.randint(1, self.pause_ms))
 
-    def concurrency(self, env: Env) -> Concurrency:
-        """Return the rules by which this actor shares the table."""
-        return self.sharing.concurrency(env, self.name)
+    def linger(self, env: Env) -> None:
+        """Take as long as slow input takes."""
+        if self.slow_ms:
+            env.clock.sleep_ms(self.chance.randint(1, self.slow_ms))

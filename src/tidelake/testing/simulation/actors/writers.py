@@ -1,165 +1,410 @@
-"""Who writes rows."""
+"""Who writes rows: the steps of `engine.writer`, with toy rows where that has DataFrames."""
 
 from __future__ import annotations
 
-import json
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from typing_extensions import override
 
-from tidelake.config import ConcurrencyMode
+from tidelake.config import ConcurrencyMode, WriteOperation
+from tidelake.engine.write_session import Choice, WriteSession
+from tidelake.engine.write_tasks import new_bucket
 from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
     InstantLostError,
     LockLostError,
-    SchemaConflictError,
     WriteConflictError,
 )
-from tidelake.model import Action, Commit, FileSlice, TableType
-from tidelake.storage import Storage
-from tidelake.testing.simulation.actors.sharing import GIVEN_UP, Part
+from tidelake.files import SliceTask, WriteSpec
+from tidelake.files.write_task import GroupTarget, WriteKind
+from tidelake.formats.commit_metadata import WriteStat
+from tidelake.model import Commit
+from tidelake.read.scan import block_filter, slice_tasks
+from tidelake.read.state import TableState
+from tidelake.records.keys import bucket_of
+from tidelake.testing.simulation.actors.sharing import BUCKETS, GIVEN_UP, Part
+from tidelake.testing.simulation.journal import Effect
 from tidelake.testing.simulation.toy_rows import (
-    SCHEMA,
     Row,
     Rows,
-    Snapshot,
-    file_id_of,
-    merged,
     read_toy_slice,
+    toy_struct,
     write_toy_file,
 )
-from tidelake.txn import Transaction, begin
-from tidelake.txn.concurrency import SchemaResolver
-from tidelake.write.schema_conflict import SchemasClashError, resolve
+from tidelake.txn import Transaction
+from tidelake.write.groups import live_groups
+from tidelake.write.operation import planned_stats
+from tidelake.write.partitions import named_partitions
+from tidelake.write.plan import Workload, WritePlan
+from tidelake.write.schema import without_meta_columns
+from tidelake.write.sharing import refuse_exclusive
+
+#: Told of these, a writer knows that its instant does not count.
+_REFUSED = (WriteConflictError, InstantLostError, LockLostError)
+#: Partition and file id, or the word of a bucket, or None; see `Workload`.
+Place = tuple[str, "str | None"]
+#: A row that is to be written; its instant is known once the write has begun.
+Wanted = tuple[int, "int | None", "int | None"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Upserts(Part):
-    """Writes `times` times: counts keys up under OCC, sets them to anything under NBCC.
+class Writes(Part):
+    """Writes `times` times, and makes a write that had to give way again."""
 
-    A count that two writers both took for 5 and set to 6 is an update that was lost.
-    """
-
-    attempts: int = 8
-    rewrites: float = 0.2
-    """How often a merge-on-read file group gets a new base file, as small ones do."""
-    evolves: float = 0.1
-    """How often a write brings a new column."""
+    attempts: int = 6
 
     @override
     def __call__(self, env: Env) -> None:
-        """Write; give up on a write that had to give way too often."""
         for _ in range(self.times):
             for _ in range(self.attempts):
-                if self._write(env):
+                if self._is_done(env):
                     break
                 env.clock.sleep_ms(self.chance.randint(1, 2_000))
             self.pause(env)
 
-    def _write(self, env: Env) -> bool:
-        keys = self.chance.sample(
-            [f"k{n}" for n in range(self.sharing.keys)], self.chance.randint(1, 2)
-        )
-        instant_time = ""
+    def _is_done(self, env: Env) -> bool:
+        begun: list[Transaction] = []
         try:
-            txn = self._begin(env)
-            instant_time = txn.instant_time
-            with txn:
-                self.journal.landed.append(self._committed(env, txn, keys))
+            self.journal.landed.append(self.write(env, begun))
         except CommitOutcomeUnknownError:
             return True
-        except GIVEN_UP as refused:
-            if isinstance(refused, WriteConflictError | InstantLostError | LockLostError):
-                self.journal.refused.append(instant_time)
+        except GIVEN_UP as error:
+            if begun and isinstance(error, _REFUSED):
+                self.journal.refused.append(begun[0].instant_time)
             return False
         return True
 
-    def _begin(self, env: Env) -> Transaction:
-        snapshot = Snapshot.load(env.storage)
-        config = snapshot.config
-        is_mor = config.table_type is TableType.MERGE_ON_READ
-        return begin(
-            env,
-            config,
-            snapshot.timeline,
-            action=Action.DELTACOMMIT if is_mor else Action.COMMIT,
-            operation="UPSERT",
-            roll_back=False,
-            concurrency=self.concurrency(env),
-        )
+    @abstractmethod
+    def write(self, env: Env, begun: list[Transaction]) -> Commit:
+        """Write once; put the transaction into `begun` as soon as there is one."""
 
-    def _committed(self, env: Env, txn: Transaction, keys: list[str]) -> Commit:
-        snapshot = Snapshot.load(env.storage, txn.timeline)
-        slices = snapshot.slices()
-        by_group: dict[str, dict[str, Row]] = {}
-        for key in keys:
-            file_id = file_id_of(key, self.sharing.buckets)
-            row = self._row(env.storage, slices.get(file_id), key)
-            by_group.setdefault(file_id, {})[key] = row
-        self.journal.written[txn.instant_time] = {
-            key: row for rows in by_group.values() for key, row in rows.items()
-        }
-        start = snapshot.schema()
-        writer = self._evolved(start or SCHEMA)
-        txn.start()
-        stats = []
-        for file_id, rows in by_group.items():
-            before = slices.get(file_id)
-            as_base = self._as_base(snapshot, before)
-            kept: Rows = read_toy_slice(env.storage, before) if as_base and before else {}
-            stats.append(
-                write_toy_file(
-                    env,
-                    snapshot.config,
-                    txn,
-                    file_id,
-                    merged([kept, rows]),
-                    before=before,
-                    as_base=as_base,
-                )
+    def some_keys(self) -> list[str]:
+        """Return a few keys with their partitions."""
+        sharing = self.sharing
+        every = [f"p{p}/k{k}" for p in range(sharing.partitions) for k in range(sharing.keys)]
+        return sorted(self.chance.sample(every, self.chance.randint(1, 2)))
+
+    def some_row(self) -> Wanted:
+        """Return a row whose value tells it from others."""
+        value = self.chance.randint(0, 999)
+        return self.chance.randint(0, 3), value, value
+
+    def choice(self, session: WriteSession, operation: WriteOperation) -> Choice:
+        """Decide how rows are understood."""
+        return session.choose(operation, toy_struct(), None)
+
+    def place(self, key: str) -> Place:
+        """Return where a key goes that the table does not have."""
+        partition, _, name = key.partition("/")
+        if not self.sharing.buckets:
+            return partition, None
+        return partition, f"{bucket_of((name,), BUCKETS):08d}"
+
+
+def read_rows(
+    state: TableState, partitions: Iterable[str] | None = None
+) -> dict[str, tuple[str, Row]]:
+    """Return rows of the table by partition and key, each with its file id."""
+    wanted = state.view.partitions() if partitions is None else sorted(set(partitions))
+    live = live_groups(state.view, state.config, list(wanted))
+    blocks = block_filter(state, None)
+    return {
+        f"{task.partition}/{key}": (task.file_id, row)
+        for task in slice_tasks(state, [group.slice for group in live])
+        for key, row in read_toy_slice(state.storage, task, blocks).items()
+    }
+
+
+def write_files(
+    env: Env,
+    session: WriteSession,
+    txn: Transaction,
+    spec: WriteSpec,
+    plan: WritePlan,
+    placed: Mapping[str, tuple[Place, Row | None]],
+) -> list[WriteStat]:
+    """Write rows, given with their places, to the files that a plan says."""
+    by_target: dict[tuple[str, str], tuple[GroupTarget, dict[str, Row | None]]] = {}
+    for key, ((partition, group), row) in placed.items():
+        target = _target(env, plan, partition, group)
+        if target is not None:
+            at = (target.partition, group or target.file_id)
+            found = by_target.setdefault(at, (target, {}))
+            found[1][key.partition("/")[2]] = row
+    state = TableState(
+        storage=env.storage, config=txn.config, timeline=txn.timeline, options=session.state.options
+    )
+    stats = []
+    for target, changes in by_target.values():
+        before: Rows = {}
+        if target.kind is WriteKind.MERGE:
+            # A base file that is written anew has no logs: compaction would have them.
+            task = SliceTask(
+                partition=target.partition,
+                file_id=target.file_id,
+                base_path=target.base_path,
+                base_instant=target.base_instant,
+                log_paths=(),
             )
-        return txn.commit(
-            stats, schema=writer, resolve_schema=self._resolver(txn.instant_time, start, writer)
-        )
+            before = read_toy_slice(env.storage, task, block_filter(state, None))
+        stats.append(write_toy_file(env, spec, target, changes, before=before))
+    return stats
 
-    def _as_base(self, snapshot: Snapshot, before: FileSlice | None) -> bool:
-        if snapshot.config.table_type is TableType.COPY_ON_WRITE:
-            return True
-        if self.sharing.mode is ConcurrencyMode.NON_BLOCKING or before is None:
-            return False
-        # A group that a compaction has spoken for is left alone, as every writer does.
-        is_free = not snapshot.view.pending_compactions(before.group)
-        return self.chance.random() < self.rewrites and is_free
 
-    def _evolved(self, schema: str) -> str:
-        if self.chance.random() >= self.evolves:
-            return schema
-        raw = json.loads(schema)
-        name = f"c{self.chance.randint(0, 3)}"
-        if any(column["name"] == name for column in raw["fields"]):
-            return schema
-        added = {"name": name, "type": ["null", "long"], "default": None}
-        return json.dumps({**raw, "fields": [*raw["fields"], added]})
+def _target(env: Env, plan: WritePlan, partition: str, group: str | None) -> GroupTarget | None:
+    """Return the file group of a row, as tasks find it."""
+    if group is None:
+        # Few rows go to one file, whatever the plan's shares say of more.
+        group = plan.shares[partition][0].file_id
+    known = plan.targets.get((partition, group))
+    if known is not None or plan.new_buckets is None or plan.new_buckets.kind is None:
+        return known
+    return new_bucket(
+        plan.new_buckets,
+        partition,
+        group,
+        env.ids.new(),
+        is_known=partition in plan.known_partitions,
+    )
 
-    def _resolver(self, ours: str, start: str | None, writer: str) -> SchemaResolver:
-        def resolve_now(now: str | None, by: str) -> str:
-            try:
-                return resolve(start, now, writer)
-            except SchemasClashError as clash:
-                raise SchemaConflictError(
-                    ours=ours,
-                    theirs=by,
-                    overlap=clash.columns,
-                    rule=str(clash),
-                    facts={},
-                    next_step="",
-                ) from clash
 
-        return resolve_now
+def _counted(placed: Mapping[str, tuple[Place, object]]) -> Workload:
+    counts: dict[Place, int] = {}
+    for place, _ in placed.values():
+        counts[place] = counts.get(place, 0) + 1
+    return Workload(counts=counts)
 
-    def _row(self, storage: Storage, before: FileSlice | None, key: str) -> Row:
-        if self.sharing.mode is ConcurrencyMode.NON_BLOCKING:
-            return self.chance.randint(0, 3), self.chance.randint(0, 99)
-        count = read_toy_slice(storage, before).get(key, (0, 0))[0] + 1 if before else 1
-        return count, count
+
+@dataclass(frozen=True, kw_only=True)
+class Changes(Writes):
+    """Writes rows to the file groups that hold, or are to hold, their keys."""
+
+    @override
+    def write(self, env: Env, begun: list[Transaction]) -> Commit:
+        session = self.sharing.session(env)
+        self.linger(env)
+        placed, read = self.wanted(env, session)
+        was_read = read is not None
+        choice = self.chosen(session)
+        self.linger(env)
+        workload = _counted(placed)
+        with session.begin(
+            choice.operation,
+            None,
+            looked_up=was_read or not choice.index.is_simple_bucket,
+            keeps_unique=not choice.index.is_bucket,
+        ) as txn:
+            begun.append(txn)
+            stamped = {
+                key: (place, None if row is None else (*row, txn.instant_time))
+                for key, (place, row) in placed.items()
+            }
+            self.journal.written[txn.instant_time] = Effect(
+                changes={key: row for key, (_, row) in stamped.items()}, read=read or {}
+            )
+            plan = session.plan(txn, choice, workload, by_file_id=self.by_file_id)
+            txn.start(planned_stats(workload, plan))
+            self.linger(env)
+            stats = write_files(env, session, txn, session.spec(txn, choice), plan, stamped)
+            self.linger(env)
+            return session.commit(txn, stats, choice.schema.avro)
+
+    #: Whether rows are brought to file groups in which they were read.
+    by_file_id = False
+
+    def chosen(self, session: WriteSession) -> Choice:
+        """Decide how rows are understood."""
+        return self.choice(session, WriteOperation.UPSERT)
+
+    @abstractmethod
+    def wanted(
+        self, env: Env, session: WriteSession
+    ) -> tuple[dict[str, tuple[Place, Wanted | None]], dict[str, Row | None] | None]:
+        """Return rows to write with their places, and the rows that they were made from."""
+
+    def looked_up(
+        self, session: WriteSession, rows: Mapping[str, Wanted | None]
+    ) -> dict[str, tuple[Place, Wanted | None]]:
+        """Return rows with the file groups in which their keys are, or may go."""
+        if self.sharing.buckets:
+            return {key: (self.place(key), row) for key, row in rows.items()}
+        known = read_rows(session.state, (key.partition("/")[0] for key in rows))
+        return {
+            key: ((self.place(key)[0], known[key][0]) if key in known else self.place(key), row)
+            for key, row in rows.items()
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upserts(Changes):
+    """Brings rows, known or not; now and then with a column that is new."""
+
+    evolves: float = 0.1
+
+    @override
+    def chosen(self, session: WriteSession) -> Choice:
+        is_new = self.chance.random() < self.evolves
+        more = [f"c{self.chance.randint(0, 3)}"] if is_new else []
+        return session.choose(WriteOperation.UPSERT, toy_struct(more), None)
+
+    @override
+    def wanted(
+        self, env: Env, session: WriteSession
+    ) -> tuple[dict[str, tuple[Place, Wanted | None]], dict[str, Row | None] | None]:
+        rows = {key: self.some_row() for key in self.some_keys()}
+        self.linger(env)
+        return self.looked_up(session, rows), None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deletes(Upserts):
+    """Deletes rows by their keys."""
+
+    @override
+    def chosen(self, session: WriteSession) -> Choice:
+        return session.choose(WriteOperation.DELETE, toy_struct(), None)
+
+    @override
+    def wanted(
+        self, env: Env, session: WriteSession
+    ) -> tuple[dict[str, tuple[Place, Wanted | None]], dict[str, Row | None] | None]:
+        rows: dict[str, Wanted | None] = dict.fromkeys(self.some_keys())
+        self.linger(env)
+        placed = self.looked_up(session, rows)
+        if self.sharing.buckets:
+            return placed, None
+        return {key: found for key, found in placed.items() if found[0][1] is not None}, None
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdatesWhere(Changes):
+    """Reads rows, and gives those that fulfil a condition other values."""
+
+    by_file_id = True
+
+    @override
+    def chosen(self, session: WriteSession) -> Choice:
+        return session.choose(WriteOperation.UPSERT, toy_struct(), None, by_key=False)
+
+    @override
+    def wanted(
+        self, env: Env, session: WriteSession
+    ) -> tuple[dict[str, tuple[Place, Wanted | None]], dict[str, Row | None] | None]:
+        least = self.chance.randint(0, 900)
+        found = read_rows(session.state)
+        self.linger(env)
+        placed: dict[str, tuple[Place, Wanted | None]] = {}
+        read: dict[str, Row | None] = {}
+        for key, (file_id, row) in found.items():
+            if (row[1] or 0) >= least:
+                placed[key] = ((key.partition("/")[0], file_id), self.changed(row))
+                read[key] = row
+        return placed, read
+
+    def changed(self, row: Row) -> Wanted | None:
+        """Return what becomes of a row."""
+        return row[0], self.chance.randint(0, 999), row[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletesWhere(UpdatesWhere):
+    """Reads rows, and deletes those that fulfil a condition."""
+
+    @override
+    def chosen(self, session: WriteSession) -> Choice:
+        return session.choose(WriteOperation.DELETE, toy_struct(), None, by_key=False)
+
+    @override
+    def changed(self, row: Row) -> Wanted | None:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merges(Changes):
+    """Reads rows, counts those up that match, and inserts the others."""
+
+    @override
+    def wanted(
+        self, env: Env, session: WriteSession
+    ) -> tuple[dict[str, tuple[Place, Wanted | None]], dict[str, Row | None] | None]:
+        keys = self.some_keys()
+        self.linger(env)
+        known = read_rows(session.state, (key.partition("/")[0] for key in keys))
+        self.linger(env)
+        placed: dict[str, tuple[Place, Wanted | None]] = {}
+        read: dict[str, Row | None] = {}
+        for key in keys:
+            file_id, row = known.get(key, (None, None))
+            place = self.place(key)
+            if not self.sharing.buckets and file_id is not None:
+                place = place[0], file_id
+            if row is None:
+                placed[key] = (place, self.some_row())
+            else:
+                placed[key] = (place, (row[0] + 1, (row[1] or 0) + 1, row[2]))
+            read[key] = row
+        # Writers that never give way do not know what others make of the same rows.
+        is_compared = self.sharing.mode is not ConcurrencyMode.NON_BLOCKING
+        return placed, read if is_compared else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overwrites(Writes):
+    """Puts rows in the place of all that its partitions have."""
+
+    operation = WriteOperation.INSERT_OVERWRITE
+
+    @override
+    def write(self, env: Env, begun: list[Transaction]) -> Commit:
+        session = self.sharing.session(env)
+        choice = self.choice(session, self.operation)
+        self.linger(env)
+        rows = {key: self.some_row() for key in self.some_keys()}
+        placed = {key: (self.place(key), row) for key, row in rows.items()}
+        workload = _counted(placed)
+        with session.begin(choice.operation, None, looked_up=False) as txn:
+            begun.append(txn)
+            plan, replaced = session.plan_overwrite(txn, choice, workload)
+            stamped = {
+                key: (place, (*row, txn.instant_time)) for key, (place, row) in placed.items()
+            }
+            self.journal.written[txn.instant_time] = Effect(
+                changes={key: row for key, (_, row) in stamped.items()},
+                cleared=frozenset({*replaced, *workload.partitions}),
+            )
+            txn.start()
+            self.linger(env)
+            stats = write_files(env, session, txn, session.spec(txn, choice), plan, stamped)
+            self.linger(env)
+            return session.commit(txn, stats, choice.schema.avro, replaced=replaced)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverwritesTable(Overwrites):
+    """Puts rows in the place of all that the table has."""
+
+    operation = WriteOperation.INSERT_OVERWRITE_TABLE
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletesPartitions(Writes):
+    """Takes partitions off the table."""
+
+    @override
+    def write(self, env: Env, begun: list[Transaction]) -> Commit:
+        session = self.sharing.session(env)
+        self.linger(env)
+        refuse_exclusive(self.sharing.mode, WriteOperation.DELETE_PARTITION)
+        wanted = [f"p{self.chance.randrange(self.sharing.partitions)}"]
+        chosen = named_partitions(session.config, wanted, session.state.view.partitions())
+        avro = without_meta_columns(session.schemas.table().avro)
+        with session.begin(WriteOperation.DELETE_PARTITION, None, looked_up=False) as txn:
+            begun.append(txn)
+            replaced = {**{p: [] for p in chosen}, **session.retire(txn, chosen)}
+            self.journal.written[txn.instant_time] = Effect(changes={}, cleared=frozenset(replaced))
+            txn.start()
+            self.linger(env)
+            return session.commit(txn, (), avro, replaced=replaced)

@@ -1,0 +1,70 @@
+"""Which world a seed plays in: the table, who shares it how, and who acts."""
+
+from __future__ import annotations
+
+import random  # noqa: TID251 - seeded below
+
+from tidelake.config import ConcurrencyMode
+from tidelake.model import TableType
+from tidelake.testing.simulation.actors import ACTORS
+from tidelake.testing.simulation.history import ALL_FAULTS, History
+from tidelake.testing.simulation.scheduler import Faults
+
+_OPTIMISTIC, _NON_BLOCKING = ConcurrencyMode.OPTIMISTIC, ConcurrencyMode.NON_BLOCKING
+_WRITERS = tuple(name for name, kind in ACTORS.items() if kind.writes)
+_OTHERS = tuple(name for name, kind in ACTORS.items() if not kind.writes and name != "read")
+_FIRST_NON_BLOCKING = 8
+
+
+def history_of(seed: int) -> History:
+    """Return the history of a seed: its world is drawn from the seed, and small."""
+    chance = random.Random(f"world {seed}")
+    version = chance.choice([6, 8, 9, 9])
+    table_type = chance.choice([TableType.COPY_ON_WRITE, TableType.MERGE_ON_READ])
+    may_be_non_blocking = table_type is TableType.MERGE_ON_READ and version >= _FIRST_NON_BLOCKING
+    mode = chance.choice([_OPTIMISTIC, _NON_BLOCKING]) if may_be_non_blocking else _OPTIMISTIC
+    # Whatever brings rows comes more often than what takes them away.
+    writers = ["upsert", *chance.choices([*_WRITERS, "upsert", "merge"], k=chance.randint(1, 2))]
+    others = chance.sample(_OTHERS, chance.randint(2, 4))
+    if chance.random() < 0.5 and "savepoint" not in others:
+        others.append("savepoint")
+    actors = _numbered([*writers, *others, "read"])
+    return History(
+        seed=seed,
+        mode=mode,
+        modes=_modes(chance, actors, mode) if may_be_non_blocking else (),
+        table_type=table_type,
+        table_version=version,
+        buckets=may_be_non_blocking or chance.random() < 0.5,
+        metadata=(metadata := chance.random() < 0.5),
+        with_stats=metadata and chance.random() < 0.5,
+        partitions=chance.randint(1, 2),
+        slow_ms=chance.choice([0, 0, 500, 200_000]),
+        archives_beyond_savepoints=chance.random() < 0.5,
+        actors=actors,
+        writes=2,
+        faults=chance.choice([Faults(), ALL_FAULTS, ALL_FAULTS]),
+    )
+
+
+def _numbered(kinds: list[str]) -> tuple[str, ...]:
+    return tuple(f"{kind} {kinds[:at].count(kind)}" for at, kind in enumerate(kinds))
+
+
+def _modes(
+    chance: random.Random, actors: tuple[str, ...], mode: ConcurrencyMode
+) -> tuple[tuple[str, ConcurrencyMode], ...]:
+    """Return who shares the table in another mode; what replaces file groups has to be optimistic.
+
+    In every other world all are of one mode, save those.
+    """
+    found: dict[str, ConcurrencyMode] = {}
+    is_mixed = chance.random() < 0.5
+    for name in actors:
+        other = _OPTIMISTIC if mode is _NON_BLOCKING else _NON_BLOCKING
+        kind = ACTORS[name.rstrip("0123456789 ")]
+        if kind.writes and kind.takes_away:
+            found[name] = _OPTIMISTIC
+        elif is_mixed and chance.random() < 0.5:
+            found[name] = other
+    return tuple((name, other) for name, other in found.items() if other is not mode)
