@@ -71,8 +71,8 @@ class Caretaker:
 
     def roll_back(self, requested_time: str) -> RolledBack:
         """Roll back one write."""
-        with self._session.concurrency.section():
-            return roll_back(self._env, requested_time, self._session.keeper)
+        session = self._session
+        return roll_back(self._env, requested_time, session.keeper, concurrency=session.concurrency)
 
     def plan_roll_back(self, requested_time: str) -> ServicePlan:
         """Return what rolling back one write would delete."""
@@ -91,18 +91,17 @@ class Caretaker:
 
     def savepoint(self, requested_time: str | None, comment: str) -> Savepoint:
         """Keep the table as of a completed write."""
-        with self._session.concurrency.section():
-            return savepoint(self._env, requested_time, comment=comment)
+        shared = self._session.concurrency
+        return savepoint(self._env, requested_time, comment=comment, concurrency=shared)
 
     def delete_savepoint(self, requested_time: str) -> None:
         """Give up a savepoint."""
-        with self._session.concurrency.section():
-            delete_savepoint(self._env, requested_time)
+        delete_savepoint(self._env, requested_time, concurrency=self._session.concurrency)
 
     def restore(self, requested_time: str) -> Restored:
         """Take the table back to a savepoint."""
-        with self._session.concurrency.section():
-            return restore(self._env, requested_time, self._session.keeper)
+        session = self._session
+        return restore(self._env, requested_time, session.keeper, concurrency=session.concurrency)
 
     def plan_restore(self, requested_time: str) -> ServicePlan:
         """Return what a restore would take off the table."""

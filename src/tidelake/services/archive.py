@@ -23,6 +23,7 @@ from tidelake.services.archive_plan import plan_archive
 from tidelake.services.table_now import TableNow
 from tidelake.timeline.archive import LogArchive, LsmArchive
 from tidelake.txn.concurrency import Concurrency
+from tidelake.txn.undone import savepoint_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,10 @@ def _remove(now: TableNow, instants: Sequence[Instant]) -> None:
     for file_name in (*pending, *completed):
         storage.delete(f"{config.timeline_folder}/{file_name}")
     times = {i.requested_time for i in instants}
+    for time in sorted(times - {i.requested_time for i in now.savepoints()}):
+        # A savepoint that never completed keeps nothing.
+        for file_name in savepoint_files(now.timeline, time):
+            storage.delete(f"{config.timeline_folder}/{file_name}")
     for name in storage.list(MARKER_FOLDER).folders:
         if name in times:
             storage.delete_folder(marker_folder(name))

@@ -18,6 +18,7 @@ from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.table_now import TableNow
 from tidelake.storage.sub import SubStorage
 from tidelake.timeline import load_table_config, load_timeline
+from tidelake.txn.undone import going
 
 _METADATA_TABLE = ".hoodie/metadata"
 #: Operations whose commits do not count when the table's schema is looked for.
@@ -69,7 +70,7 @@ def plan_archive(now: TableNow, options: ServiceOptions) -> ArchivePlan:
         return ArchivePlan(
             reason=f"{len(writes)} writes are active, and up to {bounds.max_commits} may be"
         )
-    saved = {i.requested_time for i in now.timeline.instants if i.action is Action.SAVEPOINT}
+    saved = {i.requested_time for i in now.savepoints()}
     holds = list(_holds(now, options, saved))
     limit = min(holds, key=lambda hold: hold.requested_time, default=None)
     wanted = [i for i in writes if i.requested_time not in saved or not bounds.beyond_savepoint]
@@ -120,6 +121,11 @@ def _holds(now: TableNow, options: ServiceOptions, saved: set[str]) -> Iterator[
         yield _Hold(
             requested_time=min([last, *overlapping]),
             reason=f"{pending.planned_as} {first} is still {pending.state}",
+        )
+    for instant, rollback in going(now.timeline, now.contents).items():
+        yield _Hold(
+            requested_time=instant.requested_time,
+            reason=f"rollback {rollback.requested_time} takes {instant.requested_time} back",
         )
     if saved and not options.archive.beyond_savepoint:
         yield _Hold(requested_time=min(saved), reason=f"{min(saved)} is saved by a savepoint")

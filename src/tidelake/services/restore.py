@@ -40,6 +40,7 @@ from tidelake.services.savepoint import find_savepoint
 from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
 from tidelake.txn import MetadataKeeper
+from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.rollback import Rollback
 
 
@@ -54,31 +55,41 @@ class Restored:
     files_deleted: int
 
 
-def restore(env: Env, savepoint: str, keeper: MetadataKeeper | None = None) -> Restored:
+def restore(
+    env: Env,
+    savepoint: str,
+    keeper: MetadataKeeper | None = None,
+    *,
+    concurrency: Concurrency | None = None,
+) -> Restored:
     """Make the table what it was when `savepoint` was current, and forget everything since.
 
-    Raises `ConfigError` when there is no such savepoint or others are writing, `HorizonError` when
-    files of it are gone or later instants are archived already, and `RestorePendingError` when
-    another restore has not finished. Before `restore.requested` appears, nothing is changed.
-    Without `keeper` the metadata table is taken out of use.
+    All of it happens under the lock of `concurrency`. Raises `ConfigError` when there is no such
+    savepoint or others are writing, `HorizonError` when files of it are gone or going or later
+    instants are archived already, and `RestorePendingError` when another restore has not finished.
+    Before `restore.requested` appears, nothing is changed. Without `keeper` the metadata table is
+    taken out of use.
     """
-    now = TableNow.load_restoring(env, keeper)
-    find_savepoint(now, savepoint)
-    pending = [i for i in now.timeline.pending if i.action is Action.RESTORE]
-    if not pending:
-        _refuse_lost_files(now, savepoint)
-        _refuse_archived(now, savepoint)
-        refuse_writers(now)
-        roll_back_all_failed(env, keeper)
-        now = TableNow.load(env, keeper)
-        plan = plan_restore(now, savepoint)
+    shared = concurrency or Concurrency()
+    with shared.section():
+        now = TableNow.load_restoring(env, keeper, shared)
+        pending = next((i for i in now.timeline.pending if i.action is Action.RESTORE), None)
+        if pending is not None:
+            plan = now.contents.restore_plan(pending)
+            if plan.savepoint_to_restore_timestamp not in (None, savepoint):
+                raise RestorePendingError(pending.requested_time)
+        find_savepoint(now, savepoint)
+        if pending is None:
+            _refuse_lost_files(now, savepoint)
+            _refuse_archived(now, savepoint)
+            refuse_writers(now)
+            roll_back_all_failed(env, keeper, concurrency=shared)
+            now = TableNow.load(env, keeper, shared)
+            plan = plan_restore(now, savepoint)
+        shared.ensure()
         now.keeper.prepare(now.config, now.timeline, now.times)
-        return _run(now, _request(now, plan), plan)
-    plan = now.contents.restore_plan(pending[0])
-    if plan.savepoint_to_restore_timestamp not in (None, savepoint):
-        raise RestorePendingError(pending[0].requested_time)
-    now.keeper.prepare(now.config, now.timeline, now.times)
-    return _run(now, pending[0].requested_time, plan)
+        requested_time = _request(now, plan) if pending is None else pending.requested_time
+        return _run(now, requested_time, plan)
 
 
 def show_restore(now: TableNow, savepoint: str) -> ServicePlan:
@@ -130,6 +141,7 @@ def _is_after(now: TableNow, instant: Instant, saved: Instant) -> bool:
 def _request(now: TableNow, plan: RestorePlan) -> str:
     publisher = Publisher(now.env.storage, now.config)
     requested_time = now.times.next()
+    now.concurrency.ensure()
     while not publisher.request(requested_time, Action.RESTORE, plans.encode(plan)):
         requested_time = now.times.next()
     return requested_time
@@ -138,8 +150,9 @@ def _request(now: TableNow, plan: RestorePlan) -> str:
 def _run(now: TableNow, requested_time: str, plan: RestorePlan) -> Restored:
     publisher = Publisher(now.env.storage, now.config)
     began_ms = now.env.clock.now_ms()
+    now.concurrency.ensure()
     publisher.start(requested_time, Action.RESTORE)
-    rollback = Rollback(now.env, now.config, now.timeline, now.times, now.keeper)
+    rollback = Rollback(now.env, now.config, now.timeline, now.times, now.keeper, now.concurrency)
     undone: dict[str, tuple[RollbackMetadata | None, ...]] = {}
     for target in plan.instants_to_rollback:
         done = rollback.take_off(
@@ -148,6 +161,7 @@ def _run(now: TableNow, requested_time: str, plan: RestorePlan) -> Restored:
             partitions=_partitions(now, target),
         )
         undone[target.commit_time] = (done,)
+    now.concurrency.ensure()
     now.keeper.reconcile(requested_time, now.times)
     times = tuple(target.commit_time for target in plan.instants_to_rollback)
     metadata = RestoreMetadata(
@@ -158,6 +172,7 @@ def _run(now: TableNow, requested_time: str, plan: RestorePlan) -> Restored:
         restore_instant_info=plan.instants_to_rollback,
     )
     completion_time = now.times.next()
+    now.concurrency.ensure()
     path = publisher.completed_path(requested_time, Action.RESTORE, completion_time)
     now.env.storage.put_if_absent(path, plans.encode(metadata))
     return Restored(

@@ -79,27 +79,40 @@ def roll_back_all_failed(
     return sorted(i.requested_time for i in failed)
 
 
-def roll_back(env: Env, requested_time: str, keeper: MetadataKeeper | None = None) -> RolledBack:
+def roll_back(
+    env: Env,
+    requested_time: str,
+    keeper: MetadataKeeper | None = None,
+    *,
+    concurrency: Concurrency | None = None,
+) -> RolledBack:
     """Roll back a write: one that did not complete, or the newest that did.
 
-    Raises `ConfigError` for an instant that cannot be rolled back, and `HorizonError` when a clean
-    has deleted what the table would have to go back to.
+    All of it happens under the lock of `concurrency`. Raises `ConfigError` for an instant that
+    cannot be rolled back, and `HorizonError` when a clean has deleted what the table would have to
+    go back to, or is about to.
     """
-    now = TableNow.load(env, keeper)
-    instant = _refuse_needed(now, requested_time)
-    if not instant.is_completed:
-        return _roll_back_pending(now, instant)
-    refuse_writers(now)
-    roll_back_all_failed(env, keeper)
-    before, now = now, TableNow.load(env, keeper)
-    if instant not in now.timeline.instants:
-        # Its rollback had been begun before.
-        return RolledBack(instant=requested_time, files_deleted=_deleted_since(before, now))
-    partitions = written_partitions(now.contents.commit_metadata(instant))
-    config = now.keeper.prepare(now.config, now.timeline, now.times)
-    rollback = Rollback(env, config, now.timeline, now.times, now.keeper)
-    done = rollback.run_completed(instant, partitions)
+    shared = concurrency or Concurrency()
+    with shared.section():
+        now = TableNow.load(env, keeper, shared)
+        instant = _refuse_needed(now, requested_time)
+        if not instant.is_completed:
+            return _roll_back_pending(now, instant)
+        refuse_writers(now)
+        roll_back_all_failed(env, keeper, concurrency=shared)
+        before, now = now, TableNow.load(env, keeper, shared)
+        if instant not in now.timeline.instants:
+            # Its rollback had been begun before.
+            return RolledBack(instant=requested_time, files_deleted=_deleted_since(before, now))
+        partitions = written_partitions(now.contents.commit_metadata(instant))
+        done = _rollback(now).run_completed(instant, partitions)
     return RolledBack(instant=requested_time, files_deleted=done.total_files_deleted)
+
+
+def _rollback(now: TableNow) -> Rollback:
+    now.concurrency.ensure()
+    config = now.keeper.prepare(now.config, now.timeline, now.times)
+    return Rollback(now.env, config, now.timeline, now.times, now.keeper, now.concurrency)
 
 
 def refuse_writers(now: TableNow) -> None:
@@ -146,9 +159,8 @@ def written_partitions(metadata: CommitMetadata) -> Sequence[str]:
 
 
 def _roll_back_pending(now: TableNow, instant: Instant) -> RolledBack:
-    config = now.keeper.prepare(now.config, now.timeline, now.times)
-    Rollback(now.env, config, now.timeline, now.times, now.keeper).run(instant)
-    deleted = _deleted_since(now, TableNow.load(now.env, now.keeper))
+    _rollback(now).run(instant)
+    deleted = _deleted_since(now, TableNow.load(now.env, now.keeper, now.concurrency))
     return RolledBack(instant=instant.requested_time, files_deleted=deleted)
 
 
@@ -177,7 +189,7 @@ def _refuse_needed(now: TableNow, time: str) -> Instant:
             f"{instant.planned_as} {time} is a plan that waits to be carried out",
             next_step="run it; a write that fails on its way is rolled back by itself",
         )
-    if any(i.requested_time == time for i in now.timeline.instants if i.action is Action.SAVEPOINT):
+    if any(i.requested_time == time for i in now.savepoints()):
         raise ConfigError(
             f"{time} is kept by a savepoint",
             next_step=f"delete the savepoint of {time} first",

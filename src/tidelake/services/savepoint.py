@@ -13,10 +13,12 @@ from tidelake.env import Env
 from tidelake.errors import ConfigError, HorizonError
 from tidelake.formats import plans
 from tidelake.formats.plans import SavepointMetadata, SavepointPartitionMetadata
-from tidelake.model import WRITE_ACTIONS, Action, Instant, State
+from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.services.clean_plan import last_clean, names_in, refuse_doomed
 from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
+from tidelake.txn.concurrency import Concurrency
+from tidelake.txn.undone import going, savepoint_files
 from tidelake.view import AsOf
 
 
@@ -30,18 +32,59 @@ class Savepoint:
 
 
 def savepoint(
-    env: Env, requested_time: str | None = None, *, user: str = "tidelake", comment: str = ""
+    env: Env,
+    requested_time: str | None = None,
+    *,
+    user: str = "tidelake",
+    comment: str = "",
+    concurrency: Concurrency | None = None,
 ) -> Savepoint:
     """Keep the files of the table as of a completed write, by default the newest.
 
-    Raises `ConfigError` for an instant that did not complete or is saved already, and
-    `HorizonError` when cleans have gone beyond it or are about to.
+    All of it happens under the lock of `concurrency`. Raises `ConfigError` for an instant that did
+    not complete, is saved already or is being rolled back, and `HorizonError` when cleans have gone
+    beyond it or are about to.
     """
-    now = TableNow.load(env)
-    instant = _write(now, requested_time)
+    shared = concurrency or Concurrency()
+    with shared.section():
+        now = TableNow.load(env, concurrency=shared)
+        instant = _write(now, requested_time)
+        time = instant.requested_time
+        kept = _kept_files(now, instant)
+        metadata = SavepointMetadata(
+            savepointed_by=user,
+            savepointed_at=env.clock.now_ms(),
+            comments=comment,
+            partition_metadata={
+                partition: SavepointPartitionMetadata(
+                    partition_path=partition, savepoint_data_file=tuple(names)
+                )
+                for partition, names in kept.items()
+            },
+        )
+        publisher = Publisher(env.storage, now.config)
+        shared.ensure()
+        publisher.start(time, Action.SAVEPOINT)
+        done = now.times.next()
+        shared.ensure()
+        env.storage.put_if_absent(
+            publisher.completed_path(time, Action.SAVEPOINT, done), plans.encode(metadata)
+        )
+    return Savepoint(instant=time, completion_time=done, files=sum(map(len, kept.values())))
+
+
+def _kept_files(now: TableNow, instant: Instant) -> dict[str, list[str]]:
+    """Return the files to keep, by partition; refuse when they cannot be kept."""
     time = instant.requested_time
     if any(i.requested_time == time for i in now.savepoints()):
         raise ConfigError(f"{time} has a savepoint already", next_step="there is nothing to do")
+    rollback = going(now.timeline, now.contents).get(instant)
+    if rollback is not None:
+        raise ConfigError(
+            f"{time} cannot be kept: rollback {rollback.requested_time} has begun to take it back",
+            next_step=f"let that rollback finish (`tidelake rollback TABLE {time}` goes on with "
+            "it), and keep another instant",
+        )
     last = last_clean(now)
     if last is not None and time < last.retained:
         raise HorizonError(
@@ -56,37 +99,24 @@ def savepoint(
         problem=f"the table as of {time} cannot be kept",
         next_step="let that clean finish, and keep a later instant",
     )
-    metadata = SavepointMetadata(
-        savepointed_by=user,
-        savepointed_at=env.clock.now_ms(),
-        comments=comment,
-        partition_metadata={
-            partition: SavepointPartitionMetadata(
-                partition_path=partition, savepoint_data_file=tuple(names)
-            )
-            for partition, names in kept.items()
-        },
-    )
-    publisher = Publisher(env.storage, now.config)
-    publisher.start(time, Action.SAVEPOINT)
-    done = now.times.next()
-    env.storage.put_if_absent(
-        publisher.completed_path(time, Action.SAVEPOINT, done), plans.encode(metadata)
-    )
-    return Savepoint(instant=time, completion_time=done, files=sum(map(len, kept.values())))
+    return kept
 
 
-def delete_savepoint(env: Env, requested_time: str) -> None:
+def delete_savepoint(
+    env: Env, requested_time: str, *, concurrency: Concurrency | None = None
+) -> None:
     """Keep the files of a savepoint no longer; raise `ConfigError` when there is none.
 
-    The next clean deletes what nothing else keeps.
+    The next clean deletes what nothing else keeps. What a crash left of a savepoint goes as well.
     """
-    now = TableNow.load(env)
-    found = find_savepoint(now, requested_time)
-    names = [_file_name(found)]
-    if now.timeline.has_file(found, State.INFLIGHT):
-        names.append(f"{requested_time}.{Action.SAVEPOINT}.{State.INFLIGHT}")
-    Publisher(env.storage, now.config).remove(names)
+    shared = concurrency or Concurrency()
+    with shared.section():
+        now = TableNow.load(env, concurrency=shared)
+        names = savepoint_files(now.timeline, requested_time)
+        if not names:
+            find_savepoint(now, requested_time)
+        shared.ensure()
+        Publisher(env.storage, now.config).remove(names)
 
 
 def find_savepoint(now: TableNow, requested_time: str) -> Instant:
@@ -131,8 +161,3 @@ def _files_as_of(now: TableNow, instant: Instant) -> dict[str, list[str]]:
     for found in view.latest_slices(as_of=at):
         kept[found.group.partition] += names_in(found)
     return kept
-
-
-def _file_name(instant: Instant) -> str:
-    assert instant.file_name is not None  # only archived instants have none
-    return instant.file_name

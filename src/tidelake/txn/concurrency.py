@@ -100,6 +100,11 @@ class Concurrency:
         if self.lock is not None:
             self.lock.ensure()
 
+    def extend(self) -> None:
+        """Make the lock last, if it is held: for long work that may be done with it or without."""
+        if self.lock is not None and self.lock.is_entered:
+            self.lock.ensure()
+
     def times(self, env: Env, config: TableConfig, timeline: Timeline) -> InstantTimes:
         """Return a source of times that goes on from `timeline`."""
         return InstantTimes(

@@ -50,6 +50,7 @@ from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
 from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable
 from tidelake.txn.markers import delete_markers
 from tidelake.txn.time import InstantTimes
+from tidelake.txn.undone import savepoint_files
 
 _log = logging.getLogger(__name__)
 
@@ -150,7 +151,7 @@ class Rollback:
     def run_completed(self, instant: Instant, partitions: Sequence[str]) -> RollbackMetadata:
         """Roll back an instant that completed, and that wrote to these partitions alone.
 
-        Whoever calls this knows that nothing was built on it since.
+        Whoever calls this knows that nothing was built on it since, and holds the lock.
         """
         target = InstantInfo(commit_time=instant.requested_time, action=instant.action.value)
         requests = files_by_listing(
@@ -174,6 +175,7 @@ class Rollback:
         began_ms = self._env.clock.now_ms()
         self._hide(target)
         done = self._delete(requests, rollback_time, target)
+        self._concurrency.ensure()
         self._forget(target, keep_plan=False)
         return self._metadata(rollback_time, target, done, began_ms)
 
@@ -254,6 +256,7 @@ class Rollback:
                 metadata = self._metadata(time, target, done, began_ms)
                 changes = done.changes(with_deletes=not is_forgotten)
                 if changes:
+                    self._concurrency.ensure()
                     self._keeper.record(time, changes, self._times)
                 completion_time = self._times.next()
                 self._concurrency.ensure()
@@ -307,10 +310,12 @@ class Rollback:
 
     def _hide(self, target: InstantInfo) -> bool:
         """Take the instant out of readers' sight; return whether the metadata table forgot it."""
+        self._concurrency.ensure()
         self._storage.delete(heartbeat_path(target.commit_time))
         names = self._files_on_timeline(target)
         # Readers must not see half of it, should it have completed once.
         self._publisher.remove(n for n in names if names[n] is State.COMPLETED)
+        self._concurrency.ensure()
         return self._keeper.undo(target.commit_time, self._times)
 
     def _delete(
@@ -318,14 +323,20 @@ class Rollback:
     ) -> Undone:
         done = Undone(self._storage, self._config)
         for request in requests:
+            # Under the lock this takes long enough for it to run out.
+            self._concurrency.extend()
             done.undo(request, rollback_time=rollback_time, failed_time=target.commit_time)
         return done
 
     def _forget(self, target: InstantInfo, *, keep_plan: bool) -> None:
-        """Take what is left of the instant off the timeline, and its markers after that."""
+        """Take what is left of the instant off the timeline, and its markers after that.
+
+        A savepoint of it keeps nothing any more.
+        """
         names = self._files_on_timeline(target)
         pending = {State.INFLIGHT} if keep_plan else {State.INFLIGHT, State.REQUESTED}
         self._publisher.remove(n for n in names if names[n] in pending)
+        self._publisher.remove(savepoint_files(self._timeline, target.commit_time))
         delete_markers(self._storage, target.commit_time)
 
     def _metadata(

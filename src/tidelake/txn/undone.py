@@ -59,3 +59,9 @@ def gone_since(seen: Timeline, now: Timeline, history: History) -> list[str]:
         return []
     archived = {i.requested_time for i in history.instants() if i.action in WRITE_ACTIONS}
     return [i.requested_time for i in missing if i.requested_time not in archived]
+
+
+def savepoint_files(timeline: Timeline, requested_time: str) -> list[str]:
+    """Return the timeline files of the savepoint of an instant, pending or completed."""
+    saved = Instant(requested_time=requested_time, action=Action.SAVEPOINT, state=State.INFLIGHT)
+    return [file_name for file_name, _ in timeline.files_of(saved)]

@@ -73,6 +73,11 @@ class TableLock:
                 "hoodie.write.lock.storage.validity.timeout.secs)",
             )
 
+    @property
+    def is_entered(self) -> bool:
+        """Return whether this is inside of `held`, whether or not the lock is still ours."""
+        return self._depth > 0
+
     def is_held(self) -> bool:
         """Return whether it is sure that nobody else has had the lock since it was taken."""
         try:

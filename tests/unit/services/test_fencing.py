@@ -1,0 +1,111 @@
+"""Services that undo or keep commits: whoever has lost the lock changes the timeline no more."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+
+from tests.unit.services.busy_table import KINDS, Busy, busy
+from tests.unit.txn.toy_table import environment
+from tidelake.config import ConcurrencyMode
+from tidelake.errors import LockLostError
+from tidelake.model import TableType
+from tidelake.services.restore import restore
+from tidelake.services.rollback import roll_back
+from tidelake.services.savepoint import delete_savepoint, savepoint
+from tidelake.storage import Storage
+from tidelake.testing import FaultyStorage, ManualClock
+from tidelake.txn.concurrency import Concurrency
+from tidelake.txn.locks import Holder, TableLock
+
+Act = Callable[[Storage, str, Concurrency], object]
+
+ACTS: dict[str, Act] = {
+    "savepoint": lambda s, time, shared: savepoint(environment(s), time, concurrency=shared),
+    "delete savepoint": lambda s, time, shared: delete_savepoint(
+        environment(s), time, concurrency=shared
+    ),
+    "restore": lambda s, time, shared: restore(environment(s), time, concurrency=shared),
+    "rollback": lambda s, time, shared: roll_back(environment(s), time, concurrency=shared),
+}
+
+
+class Lease:
+    """A lock that is lost after so many calls to the storage."""
+
+    place = "somewhere"
+
+    def __init__(self, storage: FaultyStorage, calls: int | None = None) -> None:
+        self._storage = storage
+        self._calls = calls
+        self.asked = 0
+
+    def try_acquire(self) -> bool:
+        return True
+
+    def still_held(self, margin_ms: int) -> bool:  # noqa: ARG002
+        self.asked += 1
+        return self._calls is None or len(self._storage.calls) < self._calls
+
+    def release(self) -> None:
+        pass
+
+    def holder(self) -> Holder | None:
+        return None
+
+    def break_lock(self) -> Holder | None:
+        return None
+
+
+def sharing(lease: Lease) -> Concurrency:
+    return Concurrency(
+        mode=ConcurrencyMode.OPTIMISTIC, lock=TableLock(lease, ManualClock()), writer="w"
+    )
+
+
+def made_for(name: str, table_version: int, table_type: TableType) -> tuple[Busy, str]:
+    table = busy(table_version, table_type, 3)
+    time = table.now.timeline.writes()[-1].requested_time
+    if name in ("restore", "delete savepoint"):
+        savepoint(environment(table.storage), time)
+    if name == "restore":
+        for text in ("x", "y"):
+            table.write({"a-0": text})
+    if name == "rollback":
+        time = table.write({"a-0": "newest"})
+    return table, time
+
+
+@pytest.mark.parametrize("name", ACTS)
+@pytest.mark.parametrize(("table_version", "table_type"), KINDS)
+def test_a_service_that_lost_the_lock_changes_nothing_more(
+    name: str, table_version: int, table_type: TableType
+) -> None:
+    table, time = made_for(name, table_version, table_type)
+    counting = FaultyStorage(copy.deepcopy(table.storage))
+    ACTS[name](counting, time, sharing(Lease(counting)))
+    lost = 0
+    for number in range(len(counting.calls)):
+        storage = FaultyStorage(copy.deepcopy(table.storage))
+        lease = Lease(storage, number)
+        try:
+            ACTS[name](storage, time, sharing(lease))
+        except LockLostError:
+            lost += 1
+        # Between a look at the lock and the file that follows nobody can look once more.
+        changed = [call for call in storage.calls[number:] if _changes_timeline(*call)]
+        assert len(changed) <= 1, (number, changed)
+        if number == 0:
+            assert not changed
+    assert lost > len(counting.calls) / 2
+
+
+def _changes_timeline(call: str, path: str) -> bool:
+    """Return whether the call changes what others see; the rest of a pending instant is not."""
+    if not path.startswith((".hoodie/timeline/", ".hoodie/2")):
+        return False
+    return call.startswith("put") or (
+        call == "delete" and not path.endswith((".inflight", ".requested"))
+    )
