@@ -116,8 +116,8 @@ def scan_logs(storage: Storage, task: SliceTask, spec: ReadSpec) -> list[PlacedB
             data = storage.read(path)
             held_bytes += len(data)
             found = decode_blocks(data)
-            ends = [*(block.offset for block in found[1:]), len(data)]
-            for block, end in zip(found, ends, strict=True):
+            for block, following in zip_longest(found, found[1:]):
+                end = following.offset if following else len(data)
                 if block.kind is BlockKind.CORRUPT:
                     if len(data) == committed:
                         raise Malformed(

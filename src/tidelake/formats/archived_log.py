@@ -38,7 +38,11 @@ class ArchivedEntry:
         is_replace = self.action is Action.REPLACECOMMIT
         slot = "hoodieReplaceCommitMetadata" if is_replace else "hoodieCommitMetadata"
         raw = self.record.get(slot)
-        return CommitMetadata() if raw is None else commit_metadata.from_archive(raw)
+        if raw is None:
+            raise Malformed(
+                f"{self.action} {self.requested_time} is archived without what it wrote"
+            )
+        return commit_metadata.from_archive(raw)
 
     def clean_metadata(self) -> plans.CleanMetadata | None:
         """Return what a completed clean deleted."""
@@ -129,14 +133,16 @@ def _record(file: TimelineFile) -> dict[str, Any]:
 def _content(file: TimelineFile) -> Iterator[tuple[str, Any]]:
     """Return the field of the entry that holds what the file says, and its value."""
     data, state = file.content, file.state
+    is_pending = state is not State.COMPLETED
     if file.action in (Action.COMMIT, Action.DELTACOMMIT):
-        yield "hoodieCommitMetadata", commit_metadata.to_archive(commit_metadata.decode(data))
+        found = commit_metadata.decode(data, is_pending=is_pending)
+        yield "hoodieCommitMetadata", commit_metadata.to_archive(found)
     elif file.action is Action.REPLACECOMMIT and state is State.COMPLETED:
         found = commit_metadata.decode(data, is_replace=True)
         yield "hoodieReplaceCommitMetadata", commit_metadata.to_archive(found, is_replace=True)
     elif file.action is Action.REPLACECOMMIT and state is State.INFLIGHT:
-        inflight = commit_metadata.to_archive(commit_metadata.decode(data))
-        yield "HoodieInflightReplaceMetadata", inflight
+        inflight = commit_metadata.decode(data, is_pending=True)
+        yield "HoodieInflightReplaceMetadata", commit_metadata.to_archive(inflight)
     elif data:
         slot = _SLOTS.get((file.action, state))
         if slot is not None:

@@ -106,13 +106,17 @@ class CommitMetadata:
         return tuple(s for stats in self.partition_to_write_stats.values() for s in stats)
 
 
-def decode(data: bytes, *, is_replace: bool = False) -> CommitMetadata:
+def decode(data: bytes, *, is_replace: bool = False, is_pending: bool = False) -> CommitMetadata:
     """Return the content of a commit file, in JSON or as an Avro container.
 
     With `is_replace` the file must say which file groups it replaces, if only that there are none.
+    Only a pending commit may have nothing to say yet: Hudi writes no completed one without content,
+    so an empty one lost it, and with it which files were written or replaced.
     """
     if not data:
-        return CommitMetadata()
+        if is_pending:
+            return CommitMetadata()
+        raise Malformed("a completed commit says what it wrote, but this file is empty")
     if data.startswith(b"{"):
         return _from_raw(jackson.decode(data), is_replace)
     if data.startswith(avro_file.MAGIC):

@@ -74,6 +74,12 @@ def parse_log(partition: str, name: str, size_bytes: int) -> LogFile | None:
     )
 
 
+def is_data_file(path: str) -> bool:
+    """Return whether the last part of `path` is the name of a base file or a log file."""
+    name = path.rpartition("/")[2]
+    return _BASE.fullmatch(name) is not None or _LOG.fullmatch(name) is not None
+
+
 def log_order(log: LogFile) -> tuple[str, int, str, str]:
     """Return the key that sorts log files by the instant in their name, as Hudi does."""
     return (log.instant_time, log.version, log.write_token, log.suffix)

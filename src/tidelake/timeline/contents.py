@@ -63,10 +63,13 @@ class TimelineContents:
         return self._read_plan(plans.CompactionPlan, pending_file(instant, State.REQUESTED))
 
     def requested_replace(self, instant: Instant) -> plans.RequestedReplaceMetadata:
-        """Return what a replacecommit or clustering set out to do; empty files say nothing."""
+        """Return what a replacecommit or clustering set out to do.
+
+        An empty file of a replacecommit says nothing; a clustering is nothing without its plan.
+        """
 
         def decode(data: bytes) -> plans.RequestedReplaceMetadata:
-            if not data:
+            if not data and instant.planned_as is not Action.CLUSTERING:
                 return plans.RequestedReplaceMetadata()
             return plans.decode(plans.RequestedReplaceMetadata, data)
 
@@ -152,8 +155,9 @@ class TimelineContents:
 
 
 def _commit_decoder(instant: Instant) -> Callable[[bytes], CommitMetadata]:
-    is_replace = instant.is_completed and instant.action is Action.REPLACECOMMIT
-    return lambda data: commit_metadata.decode(data, is_replace=is_replace)
+    is_pending = not instant.is_completed
+    is_replace = instant.action is Action.REPLACECOMMIT and not is_pending
+    return lambda data: commit_metadata.decode(data, is_replace=is_replace, is_pending=is_pending)
 
 
 def _own_file(instant: Instant) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from tidelake.config import TableConfig
-from tidelake.errors import UnsupportedTableError
+from tidelake.errors import CorruptFileError, UnsupportedTableError
+from tidelake.formats.file_name import is_data_file
 from tidelake.formats.instant_name import LAYOUT_1, LAYOUT_2, InstantName
 from tidelake.model import Action, Instant, State
 from tidelake.storage import FileInfo, Folder, Storage
@@ -21,7 +22,10 @@ def load_timeline(storage: Storage, config: TableConfig) -> Timeline:
     """Return the active timeline; the cost does not depend on how long its history is."""
     folder = storage.list(config.timeline_folder)
     _refuse_half_migrated(storage, config, folder)
-    return _collapse(folder.files, config.layout_version)
+    found = _collapse(folder.files, config.layout_version)
+    if not found.instants:
+        _refuse_lost(storage, config)
+    return found
 
 
 def completion_time_from(modified_ms: int) -> str:
@@ -76,6 +80,36 @@ def _instant(seen: list[_Seen]) -> Instant:
         file_name=furthest.file.name,
         pending_action=planned if planned is not action else None,
     )
+
+
+def _refuse_lost(storage: Storage, config: TableConfig) -> None:
+    """Refuse a table that has data files, and on its timeline nothing that could have written them.
+
+    A new table has neither. One whose timeline was lost would read as empty, and the next write
+    would begin it anew. Writes put their instant before their files, so the second look at the
+    timeline shows one that began since the first.
+    """
+    path = next(filter(is_data_file, _outside_meta(storage)), None)
+    if path is not None and not _has_instants(storage, config):
+        raise CorruptFileError(
+            config.timeline_folder,
+            f"the timeline has no instant, but there are data files, such as {path}",
+            next_step=f"restore the folder {config.timeline_folder} from a backup or the storage's "
+            "versions; without it nobody can tell which files count",
+        )
+
+
+def _has_instants(storage: Storage, config: TableConfig) -> bool:
+    files = storage.list(config.timeline_folder).files
+    return any(InstantName.parse(file.name, config.layout_version) for file in files)
+
+
+def _outside_meta(storage: Storage) -> Iterator[str]:
+    top = storage.list("")
+    yield from (file.name for file in top.files)
+    for name in top.folders:
+        if name != _META_FOLDER:
+            yield from storage.files_below(name)
 
 
 def _refuse_half_migrated(storage: Storage, config: TableConfig, folder: Folder) -> None:

@@ -67,13 +67,13 @@ def test_a_full_disk_is_a_storage_error_and_the_marker_stays(
     tmp_path: Path, kind: WriteKind
 ) -> None:
     table = WrittenTable(tmp_path, mor=True)
-    spec = table.begin()
+    spec, target, rows = table.begin(), table.target(kind), table.batches([row("a")])
     name = f"{GROUP}_3-7-11_{spec.instant_time}.parquet"
     if kind is WriteKind.APPEND:
         name = f".{GROUP}_{spec.instant_time}.log.1_3-7-11"
     (tmp_path / PARTITION).mkdir()
     (tmp_path / PARTITION / name).symlink_to("/dev/full")
     with pytest.raises(StorageError, match="No space left"):
-        write_group(table.batches([row("a")]), table.target(kind), TOKEN, spec)
+        write_group(rows, target, TOKEN, spec)
     (marker,) = table.storage.files_below(spec.marker_folder)
     assert name in marker

@@ -403,6 +403,15 @@ def test_a_log_cut_short_loses_its_last_block_only(piece: SmallSlice) -> None:
     assert piece.read() == [row("a", 2, "new")]
 
 
+@pytest.mark.parametrize("size", range(6))
+def test_a_log_too_short_for_any_block_holds_none(piece: SmallSlice, size: int) -> None:
+    piece.base([row("a", 1, "old")])
+    piece.log([row("a", 2, "new")])
+    last = piece.folder / piece.log([row("a", 3, "lost")])
+    last.write_bytes(b"#HUDI#"[:size])
+    assert piece.read() == [row("a", 2, "new")]
+
+
 def test_damage_inside_a_log_block_names_the_file(piece: SmallSlice) -> None:
     piece.base([row("a")])
     name = piece.block(BlockKind.AVRO_DATA, b"\0\0\0\3\0\0\0\1\0\0\0\1\7", {HeaderKey.SCHEMA: "{}"})

@@ -84,9 +84,13 @@ def test_the_schema_of_the_commit_is_found() -> None:
     assert json.loads(metadata.schema)["type"] == "record"
 
 
-def test_an_empty_file_is_an_empty_commit() -> None:
-    assert commit_metadata.decode(b"") == CommitMetadata()
+def test_only_a_pending_commit_may_be_an_empty_file() -> None:
+    assert commit_metadata.decode(b"", is_pending=True) == CommitMetadata()
     assert CommitMetadata().schema is None
+    with pytest.raises(Malformed, match="empty"):
+        commit_metadata.decode(b"")
+    with pytest.raises(Malformed, match="empty"):
+        commit_metadata.decode_archived(b"")
 
 
 @pytest.mark.parametrize(

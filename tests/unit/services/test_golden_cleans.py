@@ -57,9 +57,12 @@ def before(storage: LocalStorage, instant: Instant) -> CleanMetadata:
 
 @pytest.mark.parametrize("table", CLEANED)
 def test_the_plan_is_apaches_own(table: str, tmp_path: Path) -> None:
-    found = cleans(TableNow.load(environment(unpacked(table, tmp_path / "look"))))
+    look = TableNow.load(environment(unpacked(table, tmp_path / "look")))
+    first = look.timeline.instants[0].requested_time
     compared = 0
-    for instant in found:
+    for instant in cleans(look):
+        if instant.requested_time == first:
+            continue  # all that came before it is archived
         storage = unpacked(table, tmp_path / instant.requested_time)
         apache = before(storage, instant)
         now = TableNow.load(environment(storage))

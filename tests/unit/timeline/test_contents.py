@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -93,9 +94,29 @@ def test_services_say_what_they_planned_and_did() -> None:
     )
 
 
-def test_an_empty_commit_file_is_an_empty_commit() -> None:
+@pytest.mark.parametrize("table", ["v9_cow_cleaned", "v6_cow_clean"])
+def test_an_empty_file_of_a_completed_commit_is_damaged(table: str) -> None:
+    storage, timeline, contents = opened(table)
+    commit = timeline.writes()[0]
+    folder = ".hoodie/timeline" if table.startswith("v9") else ".hoodie"
+    storage.put(f"{folder}/{commit.file_name}", b"")
+    with pytest.raises(CorruptFileError, match="empty"):
+        contents.commit_metadata(commit)
+    with pytest.raises(CorruptFileError, match="empty"):
+        contents.load_commit_metadata([commit])
+
+
+def test_a_clustering_with_an_empty_plan_is_damaged() -> None:
+    storage, timeline, contents = opened("v9_cow_clustering_requested")
+    clustering = only(timeline.pending, Action.CLUSTERING)
+    storage.put(f".hoodie/timeline/{clustering.file_name}", b"")
+    with pytest.raises(CorruptFileError):
+        contents.clustering_plan(clustering)
+
+
+def test_an_empty_file_of_a_pending_commit_says_nothing_yet() -> None:
     storage, timeline, contents = opened("v9_cow_cleaned")
-    commit = only(timeline.completed, Action.COMMIT)
+    commit = replace(timeline.writes()[0], state=State.INFLIGHT, completion_time=None)
     storage.put(f".hoodie/timeline/{commit.file_name}", b"")
     assert contents.commit_metadata(commit) == CommitMetadata()
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.golden import harness
 from tests.golden.timelines import memory_table, meta_files
-from tidelake.errors import UnsupportedTableError
+from tidelake.errors import CorruptFileError, UnsupportedTableError
 from tidelake.formats import properties
 from tidelake.model import Action, Instant, State
 from tidelake.storage import LocalStorage, MemoryStorage
@@ -145,6 +145,26 @@ def test_a_half_finished_migration_is_refused(version: int, stray: str) -> None:
     with pytest.raises(UnsupportedTableError, match="half-way") as raised:
         load(storage)
     assert stray in str(raised.value)
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize(
+    "data", ["p=1/aa-0_1-2-3_20260101000000000.parquet", ".aa-0_20260101000000000.log.1_0-1-2"]
+)
+def test_a_timeline_that_was_lost_is_no_empty_table(version: int, data: str) -> None:
+    storage = table([], version=version)
+    storage.put(data, b"")
+    with pytest.raises(CorruptFileError, match="no instant") as raised:
+        load(storage)
+    assert data in str(raised.value)
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_a_new_table_may_have_folders_and_files_of_others(version: int) -> None:
+    storage = table([], version=version)
+    storage.put("notes/readme.parquet", b"")
+    storage.put("p=1/.hoodie_partition_metadata", b"")
+    assert load(storage).instants == ()
 
 
 def test_the_empty_folders_that_a_downgrade_leaves_are_no_harm() -> None:
