@@ -43,10 +43,14 @@ class NewFile:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Turn what the operating system says into `StorageError`."""
+        """Turn what the operating system says into `StorageError`, or into `InstantLostError`.
+
+        Whoever rolls a write back deletes its files, those too that are being written.
+        """
         try:
             yield
         except OSError as cause:
+            self._refuse_lost()
             raise StorageError(self.path, cause.strerror or str(cause)) from cause
 
     def begin_again(self) -> pa.Buffer:
@@ -76,6 +80,16 @@ class NewFile:
                 size_bytes = self.sink.tell()
                 self.sink.close()
                 _sync(self._local)
+        self._refuse_lost()
+        return int(size_bytes)
+
+    def discard(self) -> None:
+        """Take the file away; its marker goes with those of the write."""
+        self.close()
+        self._storage.delete(self.path)
+
+    def _refuse_lost(self) -> None:
+        """Take the file away and raise `InstantLostError` when somebody ended the write."""
         if not self._is_alive():
             self._storage.delete(self.path)
             self._storage.delete(self._marker)
@@ -83,12 +97,6 @@ class NewFile:
                 f"instant {self._instant} was ended while {self.path} was being written",
                 next_step="run the write again",
             )
-        return int(size_bytes)
-
-    def discard(self) -> None:
-        """Take the file away; its marker goes with those of the write."""
-        self.close()
-        self._storage.delete(self.path)
 
     def _is_alive(self) -> bool:
         path = heartbeat_path(self._instant)
