@@ -427,7 +427,7 @@ class WriteSession:
             partitions,
             [i.requested_time for i in timeline.writes()],
             index.buckets,
-            is_archived=timeline.is_archived,
+            is_archived=self.state.view.times.is_committed,
         )
 
     def renewed_rings(self, index: Index, partitions: Sequence[str]) -> Rings:

@@ -135,7 +135,7 @@ def scan_logs(storage: Storage, task: SliceTask, spec: ReadSpec) -> list[PlacedB
     applied = valid_blocks(
         blocks,
         latest_instant=spec.blocks.latest_instant,
-        is_visible=spec.blocks.is_visible,
+        is_visible=lambda t: t in task.archived_instants or spec.blocks.is_visible(t),
         in_range=spec.blocks.in_range,
     )
     return [placed[id(block)] for block in applied]

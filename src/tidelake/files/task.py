@@ -27,6 +27,8 @@ class SliceTask:
     log_size_bytes: int = 0
     committed_log_bytes: tuple[int | None, ...] = ()
     partition_values: tuple[tuple[str, str | None], ...] = ()
+    archived_instants: frozenset[str] = frozenset()
+    """Archived writes whose log blocks count, although they are not older than the timeline."""
 
     @property
     def base_name(self) -> str:

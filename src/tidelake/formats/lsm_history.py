@@ -17,7 +17,7 @@ from tidelake.errors import Malformed
 from tidelake.formats import jackson
 from tidelake.formats._wire_record import CORE, from_wire, to_wire
 from tidelake.formats.avro_schemas import LSM_TIMELINE_INSTANT
-from tidelake.model import Action
+from tidelake.model import WRITE_ACTIONS, Action
 
 #: The file that holds the number of the current manifest.
 VERSION_FILE = "_version_"
@@ -123,12 +123,37 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_times(source: BinaryIO) -> dict[str, str]:
-    """Return requested to completion times of a history file, reading only those two columns."""
-    table = _read(source, _TIMES)
-    times = dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
-    if None in times or None in times.values():
+    """Return requested to completion times of the writes of a history file.
+
+    The columns with contents are not read.
+    """
+    table = _read(source, _WITHOUT_CONTENT)
+    requested, completed, actions = (column.to_pylist() for column in table.columns)
+    if None in requested or None in completed:
         raise Malformed("an archived instant has no requested or no completion time")
-    return times
+    return {
+        time: done
+        for time, done, action in zip(requested, completed, actions, strict=True)
+        if action in WRITE_ACTIONS
+    }
+
+
+def requested_span(source: BinaryIO) -> tuple[str, str] | None:
+    """Return the earliest and latest requested time in a history file, as its footer says.
+
+    None means that the footer does not say, or that a bound of it was cut short.
+    """
+    try:
+        footer = pq.ParquetFile(source).metadata
+        at = footer.schema.names.index("instantTime")
+        found = [footer.row_group(n).column(at).statistics for n in range(footer.num_row_groups)]
+        bounds = [(s.min, s.max) for s in found if s is not None and s.has_min_max]
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as cause:
+        raise Malformed(f"this is no sound Parquet file: {cause}") from cause
+    texts = [text for bound in bounds for text in bound]
+    if len(bounds) < len(found) or not all(isinstance(text, str) for text in texts):
+        return None
+    return (min(texts), max(texts)) if texts else None
 
 
 def decode_instants(source: BinaryIO, *, with_contents: bool) -> list[HistoryInstant]:

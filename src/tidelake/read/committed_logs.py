@@ -34,6 +34,7 @@ class CommittedLogs:
         self._is_listed = is_listed_by_metadata and self._once
         self._asked: set[str] = set()
         self._sizes: dict[str, int] = {}
+        self._begun: set[str] = set()
 
     def sizes(self, logs: Sequence[LogFile]) -> Mapping[str, int]:
         """Return the size at which a log was committed, by path, where an active write tells."""
@@ -41,6 +42,16 @@ class CommittedLogs:
             return {log.path: log.size_bytes for log in logs}
         self._ask(self._writers(logs))
         return self._sizes
+
+    def may_hold_archived(self, logs: Sequence[LogFile]) -> bool:
+        """Return whether one of the logs may hold blocks of writes that are archived.
+
+        From table version 8 on the name of a log says whose it is, and choosing files settles it.
+        """
+        if self._once or not logs:
+            return False
+        self._ask(self._writers(logs))
+        return any(log.path not in self._begun for log in logs)
 
     def _writers(self, logs: Sequence[LogFile]) -> list[Instant]:
         writes = [i for i in self._timeline.writes() if i.requested_time not in self._asked]
@@ -60,3 +71,5 @@ class CommittedLogs:
             for stat in self._contents.commit_metadata(instant).write_stats:
                 if stat.path and stat.file_size_in_bytes:
                     self._sizes[stat.path] = stat.file_size_in_bytes
+                if stat.path and not stat.log_offset:
+                    self._begun.add(stat.path)

@@ -82,13 +82,13 @@ def window(state: TableState, start: Time | None, end: Time | None) -> Window:
 
 
 def _archived_times(state: TableState, after: str | None) -> Mapping[str, str]:
-    timeline = state.timeline
-    if timeline.first_active_time is None:
+    newest = max((i.requested_time for i in state.timeline.writes()), default=None)
+    if newest is None:
         return {}
-    first = timeline.first_completed_time
-    if not state.by_completion_time and after is not None and first and after >= first:
-        return {}  # What is archived was requested before.
-    return state.history.completion_times()
+    times = state.history.completion_times()
+    if state.by_completion_time or after is None:
+        return times
+    return times.within(after, newest)
 
 
 def _settled(state: TableState, writes: list[Instant]) -> tuple[list[Instant], bool]:

@@ -113,9 +113,7 @@ def block_filter(state: TableState, as_of: AsOf | None) -> BlockFilter:
         return BlockFilter()
     return BlockFilter(
         latest_instant=None if as_of is None else as_of.time,
-        committed=state.view.times.archived_behind_pending().union(
-            i.requested_time for i in state.timeline.writes()
-        ),
+        committed=frozenset(i.requested_time for i in state.timeline.writes()),
         archived_before=state.timeline.first_active_time,
     )
 
@@ -128,6 +126,9 @@ def slice_tasks(
     pieces = list(slices)
     all_logs = () if base_only else tuple(log for piece in pieces for log in piece.log_files)
     committed = state.committed_logs.sizes(all_logs)
+    archived: frozenset[str] = frozenset()
+    if state.committed_logs.may_hold_archived(all_logs):
+        archived = state.view.times.archived_within()
     tasks = []
     for piece in pieces:
         base = piece.base_file
@@ -146,6 +147,7 @@ def slice_tasks(
                 log_size_bytes=sum(log.size_bytes for log in logs),
                 committed_log_bytes=tuple(committed.get(log.path) for log in logs),
                 partition_values=tuple(values.items()),
+                archived_instants=archived,
             )
         )
     return tuple(tasks)

@@ -155,10 +155,7 @@ class TableState:
     def _completion_of(self, requested_time: str) -> str | None:
         """Return when an instant completed, archived or not; None when there is no such instant."""
         found = self.timeline.completion_time_of(requested_time)
-        first = self.timeline.first_completed_time
-        if found is None and first is not None and requested_time < first:
-            found = self.history.completion_times().get(requested_time)
-        return found
+        return found or self.view.times(requested_time)
 
     def _refuse_unreachable(self, at: str, basis: TimeBasis) -> None:
         writes = self.timeline.writes()
@@ -299,7 +296,7 @@ class TableState:
 
     @cached_property
     def _schema_versions(self) -> tuple[InternalSchema, ...]:
-        return load_schema_history(self.storage, self.config, self.timeline)
+        return load_schema_history(self.storage, self.config, self.view.times.is_committed)
 
 
 def _time(instant: Instant, basis: TimeBasis) -> str:

@@ -1,3 +1,4 @@
+from tidelake.timeline.archived_times import ArchivedTimes
 from tidelake.timeline.contents import TimelineContents
 from tidelake.timeline.history import History, load_history_times, open_history
 from tidelake.timeline.load import load_timeline
@@ -7,6 +8,7 @@ from tidelake.timeline.table_properties import load_table_config, update_table_c
 from tidelake.timeline.timeline import Timeline, with_history
 
 __all__ = [
+    "ArchivedTimes",
     "History",
     "Publisher",
     "Timeline",

@@ -136,7 +136,7 @@ class TimelineContents:
     def _history_with(self, instant: Instant) -> History | None:
         """Return the history as it is now, if the instant is in it."""
         for history in (self._history, open_history(self._storage, self._config)):
-            if history is not None and instant.requested_time in history.completion_times():
+            if history is not None and any(i.key == instant.key for i in history.instants()):
                 self._history = history
                 return history
         return None

@@ -6,7 +6,7 @@ Nothing here is read to open a table: only questions about archived instants com
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 from tidelake.config import TableConfig
@@ -19,14 +19,18 @@ from tidelake.formats.lsm_history import HistoryInstant
 from tidelake.model import WRITE_ACTIONS, Action, Instant, State
 from tidelake.storage import Storage
 from tidelake.timeline.archive import current_manifest
+from tidelake.timeline.archived_times import ArchivedTimes, TimesPart
 from tidelake.timeline.timeline import requested_order
 
 
 class History(Protocol):
     """The archived instants of a table; each part is loaded when first asked for."""
 
-    def completion_times(self) -> Mapping[str, str]:
-        """Return requested to completion time of the archived instants."""
+    def completion_times(self) -> ArchivedTimes:
+        """Return requested to completion time of the archived writes.
+
+        Services are left out: one may have the requested time of a write that was rolled back.
+        """
 
     def instants(self) -> tuple[Instant, ...]:
         """Return the archived instants by requested time; they have no file name."""
@@ -51,8 +55,8 @@ def open_history(storage: Storage, config: TableConfig) -> History:
     return LsmHistory(storage, config.history_folder)
 
 
-def load_history_times(storage: Storage, config: TableConfig) -> Mapping[str, str]:
-    """Return requested to completion time of the archived instants."""
+def load_history_times(storage: Storage, config: TableConfig) -> ArchivedTimes:
+    """Return requested to completion time of the archived writes."""
     return open_history(storage, config).completion_times()
 
 
@@ -63,8 +67,8 @@ class LsmHistory:
         self._storage = storage
         self._folder = folder
 
-    def completion_times(self) -> Mapping[str, str]:
-        """Return requested to completion time of the archived instants."""
+    def completion_times(self) -> ArchivedTimes:
+        """Return requested to completion time of the archived writes."""
         return self._completion_times
 
     def instants(self) -> tuple[Instant, ...]:
@@ -101,12 +105,21 @@ class LsmHistory:
             return plans.decode_archived(plans.CleanMetadata, found.metadata)
 
     @cached_property
-    def _completion_times(self) -> Mapping[str, str]:
-        times: dict[str, str] = {}
-        for path in self._files:
-            with self._storage.open(path) as source, reading(path):
-                times.update(lsm_history.decode_times(source))
-        return times
+    def _completion_times(self) -> ArchivedTimes:
+        return ArchivedTimes(
+            [
+                TimesPart(partial(self._span, path), partial(self._times, path))
+                for path in self._files
+            ]
+        )
+
+    def _span(self, path: str) -> tuple[str, str] | None:
+        with self._storage.open(path) as source, reading(path):
+            return lsm_history.requested_span(source)
+
+    def _times(self, path: str) -> Mapping[str, str]:
+        with self._storage.open(path) as source, reading(path):
+            return lsm_history.decode_times(source)
 
     @cached_property
     def _instants(self) -> tuple[Instant, ...]:
@@ -156,10 +169,14 @@ class ArchivedLogHistory:
         self._storage = storage
         self._folder = folder
 
-    def completion_times(self) -> Mapping[str, str]:
-        """Return requested to completion time of the archived instants."""
-        instants = sorted(self._instants, key=lambda i: i.action in WRITE_ACTIONS)
-        return {i.requested_time: i.completion_time for i in instants if i.completion_time}
+    def completion_times(self) -> ArchivedTimes:
+        """Return requested to completion time of the archived writes."""
+        return self._completion_times
+
+    @cached_property
+    def _completion_times(self) -> ArchivedTimes:
+        writes = (i for i in self._instants if i.action in WRITE_ACTIONS)
+        return ArchivedTimes.of({i.requested_time: i.completion_time or "" for i in writes})
 
     def instants(self) -> tuple[Instant, ...]:
         """Return the archived instants by requested time; they have no file name."""

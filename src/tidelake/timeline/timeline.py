@@ -67,7 +67,8 @@ class Timeline:
         """Return the requested time at which the active timeline begins; None when it is empty.
 
         Instants before it are archived. Commits that only a savepoint keeps active do not count
-        when there are others, because archival may have gone on behind them.
+        when there are others, because archival may have gone on behind them. Once the savepoint is
+        deleted they do, so later instants may be archived too: the history tells.
         """
         return self._first(self.instants)
 
@@ -80,13 +81,22 @@ class Timeline:
         """
         return self._first(self.completed)
 
+    @cached_property
+    def saved_times(self) -> frozenset[str]:
+        """Return the requested times of writes that a savepoint keeps, be it pending or not."""
+        return frozenset(i.requested_time for i in self.instants if i.action is Action.SAVEPOINT)
+
     def _first(self, instants: Sequence[Instant]) -> str | None:
-        saved = {i.requested_time for i in instants if i.action is Action.SAVEPOINT}
         times = [i.requested_time for i in instants if i.action in _WRITE_TIMELINE]
-        return min((t for t in times if t not in saved), default=min(times, default=None))
+        return min(
+            (t for t in times if t not in self.saved_times), default=min(times, default=None)
+        )
 
     def is_archived(self, requested_time: str) -> bool:
-        """Return whether the instant left the active timeline, which only completed ones do."""
+        """Return whether the instant is older than all active ones, so only completed ones are.
+
+        Others may be archived as well; see `view.CommitTimes`, which asks the history.
+        """
         first = self.first_active_time
         return first is not None and requested_time < first and requested_time not in self._times
 

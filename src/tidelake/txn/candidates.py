@@ -50,17 +50,24 @@ class Start:
     latest_completion: str = ""
     first_completed: str = ""
     """Where the active timeline began; what lies before it now may have been archived since."""
+    seen: frozenset[str] = frozenset()
+    """The writes that were on the timeline; archival has passed by where one of them is gone."""
+    is_newest_saved: bool = False
+    """Whether a savepoint keeps the newest of them, behind which archival may go on."""
 
     @classmethod
     def of(cls, timeline: Timeline, requested_time: str) -> Start:
         """Return the start of a write that saw `timeline`, with its own instant or without."""
         others = [i for i in timeline.instants if i.requested_time != requested_time]
+        writes = {i.requested_time for i in others if i.planned_as.completed_as in WRITE_ACTIONS}
         return cls(
             requested_time=requested_time,
             pending=timeline.pending_times - {requested_time},
             latest_requested=max((i.requested_time for i in others), default=""),
             latest_completion=max((i.completion_time or "" for i in others), default=""),
             first_completed=timeline.first_completed_time or "",
+            seen=frozenset(writes),
+            is_newest_saved=max(writes, default="") in timeline.saved_times,
         )
 
     @classmethod
@@ -74,7 +81,13 @@ class Start:
 
     def may_miss(self, timeline: Timeline) -> bool:
         """Return whether instants may have left the timeline that this start has not seen."""
-        return (timeline.first_completed_time or "") > self.first_completed
+        there = {i.requested_time for i in timeline.instants}
+        return (
+            (timeline.first_completed_time or "") > self.first_completed
+            or not self.seen <= there
+            or self.is_newest_saved
+            or max(self.seen, default="") in timeline.saved_times
+        )
 
 
 def completed_candidates(

@@ -9,7 +9,7 @@ from functools import cached_property
 from tidelake.config import TimeBasis
 from tidelake.formats.file_name import parse_log
 from tidelake.model import Action, FileGroupId, FileSlice
-from tidelake.timeline import Timeline, TimelineContents
+from tidelake.timeline import ArchivedTimes, Timeline, TimelineContents
 from tidelake.view.listing import Listing
 from tidelake.view.slicing import (
     FileGroup,
@@ -44,18 +44,17 @@ class CommitTimes:
         self._active = {i.requested_time: i.completion_time for i in timeline.writes()}
         self._pending = timeline.pending_times
         self._first = timeline.first_active_time
-        # Before anything has completed nothing is archived, whatever the history says later on.
-        self._first_done = timeline.first_completed_time or ""
+        self._last_done = max(self._active, default="")
         self._load_history = history
 
     @cached_property
-    def _history(self) -> Mapping[str, str]:
-        return self._load_history()
+    def _history(self) -> ArchivedTimes:
+        return ArchivedTimes.of(self._load_history())
 
     @cached_property
     def _oldest(self) -> str:
         """Return from when on the history is whole; tables may have lost it, or never had one."""
-        return min(self._history, default="~")
+        return self._history.oldest or "~"
 
     def __call__(self, requested_time: str) -> str | None:
         """Return the completion time, or None for an instant that is not committed.
@@ -70,7 +69,7 @@ class CommitTimes:
         if requested_time in self._pending:
             return None
         if self._first is None or requested_time >= self._first:
-            return self._history.get(requested_time) if self._is_between(requested_time) else None
+            return self._history.get(requested_time) if self._may_hide(requested_time) else None
         done = self._history.get(requested_time)
         if done is None and requested_time < self._oldest:
             return requested_time
@@ -93,23 +92,25 @@ class CommitTimes:
             return True
         if requested_time in self._pending or self._first is None:
             return False
-        if self._is_between(requested_time):
+        if self._may_hide(requested_time):
             return requested_time in self._history
         return requested_time < self._first
 
-    def archived_behind_pending(self) -> frozenset[str]:
-        """Return the archived instants that are no older than the active timeline."""
-        if self._first is None or self._first_done <= self._first:
+    def archived_within(self) -> frozenset[str]:
+        """Return the archived writes that are no older than the active timeline."""
+        if self._first is None:
             return frozenset()
-        return frozenset(filter(self._is_between, self._history))
+        return frozenset(filter(self._may_hide, self._history.within(self._first, self._last_done)))
 
-    def _is_between(self, requested_time: str) -> bool:
-        """Return whether an instant lies behind a pending one and before all completed ones.
+    def _may_hide(self, requested_time: str) -> bool:
+        """Return whether the history may have an instant that the active timeline should have.
 
-        It may be archived: a writer that was rolled back and did not notice has put its old instant
-        there since.
+        Archival goes on behind commits that a savepoint keeps, and these stay where they are when
+        the savepoint is deleted. A writer that was rolled back and did not notice may put its old
+        instant back. So presence in the history decides, of everything up to the newest write;
+        later ones were archived after the look at the timeline.
         """
-        return self._first is not None and self._first <= requested_time < self._first_done
+        return self._first is not None and self._first <= requested_time < self._last_done
 
 
 class TableView:

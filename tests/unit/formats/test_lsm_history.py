@@ -42,8 +42,12 @@ def test_times_and_instants_agree() -> None:
     raw = history_files("v9_cow_archived_lsm", ".parquet")[0]
     instants = lsm_history.decode_instants(io.BytesIO(raw), with_contents=False)
     assert lsm_history.decode_times(io.BytesIO(raw)) == {
-        i.requested_time: i.completion_time for i in instants
+        i.requested_time: i.completion_time for i in instants if i.action is Action.COMMIT
     }
+    times = [i.requested_time for i in instants]
+    assert lsm_history.requested_span(io.BytesIO(raw)) == (min(times), max(times))
+    written = lsm_history.encode_instants(instants)
+    assert lsm_history.requested_span(io.BytesIO(written)) == (min(times), max(times))
     assert all(i.metadata is None and i.plan is None for i in instants)
     assert {i.action for i in instants} == {Action.COMMIT, Action.CLEAN}
 

@@ -34,7 +34,8 @@ def test_archived_instants_have_times_and_contents(table: str) -> None:
     history = open_history(storage, load_table_config(storage))
     instants = history.instants()
     assert instants
-    assert history.completion_times() == {i.requested_time: i.completion_time for i in instants}
+    writes = [i for i in instants if i.action in WRITE_ACTIONS]
+    assert history.completion_times() == {i.requested_time: i.completion_time for i in writes}
     for instant in instants:
         assert instant.completion_time is not None
         assert instant.completion_time > instant.requested_time
@@ -122,7 +123,7 @@ def test_a_history_file_that_is_gone_is_missing() -> None:
         {"h/manifest_1": b'{"files": [{"fileName": "1_1_0.parquet", "fileLen": 3}]}'}
     )
     with pytest.raises(MissingFileError):
-        LsmHistory(storage, "h").completion_times()
+        dict(LsmHistory(storage, "h").completion_times())
 
 
 @pytest.mark.parametrize("path", ["h/manifest_1", "h/1_1_0.parquet"])
@@ -144,5 +145,5 @@ def test_a_damaged_archive_file_is_named() -> None:
     path = ".hoodie/archived/.commits_.archive.2_1-0-1"
     storage.put(path, b"damaged" * 9)
     with pytest.raises(CorruptFileError) as raised:
-        load_history_times(storage, load_table_config(storage))
+        dict(load_history_times(storage, load_table_config(storage)))
     assert raised.value.path == path

@@ -5,12 +5,20 @@ import pytest
 from tests.golden.timelines import memory_table
 from tidelake.errors import CorruptFileError
 from tidelake.storage import MemoryStorage
-from tidelake.timeline import load_schema_history, load_table_config, load_timeline
+from tidelake.timeline import (
+    load_history_times,
+    load_schema_history,
+    load_table_config,
+    load_timeline,
+)
+from tidelake.view.table_view import CommitTimes
 
 
 def versions(storage: MemoryStorage) -> list[int]:
     config = load_table_config(storage)
-    found = load_schema_history(storage, config, load_timeline(storage, config))
+    timeline = load_timeline(storage, config)
+    times = CommitTimes(timeline, lambda: load_history_times(storage, config))
+    found = load_schema_history(storage, config, times.is_committed)
     return [v.version_id for v in found]
 
 

@@ -59,6 +59,28 @@ class TestCompleted:
         assert Start.of(self.before, "5").pending == {"2", "4"}
         assert Start.of(self.now, "5").pending == {"4", "9"}
 
+    @pytest.mark.parametrize(
+        "now",
+        [
+            pytest.param((done(6, 7),), id="all that was there is archived"),
+            pytest.param((done(1, 2), done(6, 7)), id="a commit that was saved is not"),
+            pytest.param((done(1, 2), done(3, 4), done(6, 7)), id="a pending one is gone"),
+            pytest.param(
+                (done(1, 2), pending(2), done(3, 4), done(3, 9, Action.SAVEPOINT)),
+                id="the newest is saved",
+            ),
+        ],
+    )
+    def test_archival_that_passed_by_is_noticed(self, now: tuple[Instant, ...]) -> None:
+        then = Timeline(instants=(done(1, 2), pending(2), done(3, 4)))
+        start = Start.of(then, "5")
+        assert start.may_miss(Timeline(instants=now))
+        assert not start.may_miss(then)
+
+    def test_archival_goes_on_behind_a_newest_write_that_was_saved(self) -> None:
+        saved = Timeline(instants=(done(1, 2), done(1, 3, Action.SAVEPOINT)))
+        assert Start.of(saved, "5").may_miss(Timeline(instants=(done(1, 2), done(8, 9))))
+
     def test_a_write_that_is_being_saved_was_complete_at_the_start(self) -> None:
         saving = Timeline(instants=(done(1, 3), pending(1, Action.SAVEPOINT)))
         start = Start.of(saving, "5")

@@ -152,6 +152,7 @@ class Toy:
     def rows(self, listing: Listing | None = None) -> dict[str, str]:
         """Return what a reader sees."""
         committed = {i.requested_time for i in self.timeline.writes()}
+        committed.update(load_history_times(self.storage, self.config))
         slices = self.slices(listing=listing)
         return {group: self._text(found, committed) for group, found in slices.items()}
 

@@ -28,7 +28,7 @@ def test_what_lies_behind_a_pending_instant_is_looked_for_in_the_history() -> No
     ]
     assert times.is_committed("002")
     assert not times.is_committed("003")
-    assert times.archived_behind_pending() == {"002"}
+    assert times.archived_within() == {"002"}
 
 
 def test_before_anything_has_completed_nothing_is_archived() -> None:
@@ -36,4 +36,4 @@ def test_before_anything_has_completed_nothing_is_archived() -> None:
     times = CommitTimes(Timeline(instants=(PENDING,)), lambda: HISTORY)
     assert times("002") is None
     assert not times.is_committed("002")
-    assert times.archived_behind_pending() == frozenset()
+    assert times.archived_within() == frozenset()
