@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidelake.errors import Malformed
-from tidelake.formats import avro_file, avro_schemas, jackson
+from tidelake.formats import avro_file, avro_schemas, jackson, table_path
 from tidelake.formats._wire_record import CORE, OFF_WIRE, from_wire, to_wire
 from tidelake.formats.column_bounds import ColumnBounds
 
@@ -137,7 +137,7 @@ def decode_archived(data: bytes, *, is_replace: bool = False) -> CommitMetadata:
 
 def from_archive(raw: Mapping[str, Any]) -> CommitMetadata:
     """Return commit metadata from the record inside an archive entry of layout 1."""
-    return from_wire(CommitMetadata, raw)
+    return _checked(from_wire(CommitMetadata, raw))
 
 
 def to_archive(metadata: CommitMetadata, *, is_replace: bool = False) -> dict[str, Any]:
@@ -153,7 +153,16 @@ def to_archive(metadata: CommitMetadata, *, is_replace: bool = False) -> dict[st
 def _from_raw(raw: Mapping[str, Any], is_replace: bool) -> CommitMetadata:
     if is_replace and _REPLACED not in raw:
         raise Malformed(f"a replacecommit lacks its field {_REPLACED}")
-    return from_wire(CommitMetadata, raw)
+    return _checked(from_wire(CommitMetadata, raw))
+
+
+def _checked(found: CommitMetadata) -> CommitMetadata:
+    for partition, stats in found.partition_to_write_stats.items():
+        table_path.partition(partition)
+        for stat in stats:
+            if stat.path:
+                table_path.data_path(stat.path)
+    return found
 
 
 def encode_avro(metadata: CommitMetadata, *, is_replace: bool = False) -> bytes:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelake.errors import Malformed
-from tidelake.formats import jackson
+from tidelake.formats import jackson, table_path
 from tidelake.formats._wire_record import CORE, from_wire, to_wire
 from tidelake.formats.avro_schemas import LSM_TIMELINE_INSTANT
 from tidelake.model import WRITE_ACTIONS, Action
@@ -113,8 +113,11 @@ def encode_version(number: int) -> bytes:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """Return the content of a manifest."""
-    return from_wire(Manifest, jackson.decode(data))
+    """Return the content of a manifest, which names history files of its own folder alone."""
+    found = from_wire(Manifest, jackson.decode(data))
+    for file in found.files:
+        table_path.entry(file.file_name)
+    return found
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

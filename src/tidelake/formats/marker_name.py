@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tidelake.errors import Malformed
+from tidelake.formats import table_path
 from tidelake.model import Word
 
 _SERVED_LIST = re.compile(r"MARKERS[0-9]+")
@@ -42,8 +44,11 @@ class Marker:
 
 
 def marker_folder(instant_time: str) -> str:
-    """Return the folder of the markers of one instant."""
-    return f"{MARKER_FOLDER}/{instant_time}"
+    """Return the folder of the markers of one instant; raise `Malformed` for what is no instant.
+
+    Without a name of its own the folder would be that of all writers.
+    """
+    return f"{MARKER_FOLDER}/{table_path.instant_time(instant_time)}"
 
 
 def marker_path(folder: str, data_path: str, kind: MarkerKind) -> str:
@@ -57,9 +62,18 @@ def heartbeat_path(instant_time: str) -> str:
 
 
 def parse_marker(name: str) -> Marker | None:
-    """Take a name below the marker folder apart; return None for a file of some other kind."""
+    """Take a name below the marker folder apart; return None for a file of some other kind.
+
+    A marker of anything but a data file of the table is of no kind: files go on a marker's word.
+    """
     found = _MARKER.fullmatch(name)
-    return Marker(path=found["path"], kind=MarkerKind(found["kind"])) if found else None
+    if found is None:
+        return None
+    try:
+        path = table_path.data_path(found["path"])
+    except Malformed:
+        return None
+    return Marker(path=path, kind=MarkerKind(found["kind"]))
 
 
 def is_served_list(name: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tidelake.errors import Malformed
-from tidelake.formats import avro_file, avro_schemas
+from tidelake.formats import avro_file, avro_schemas, table_path
 from tidelake.formats._wire_record import CORE, from_wire, to_wire
 
 P = TypeVar("P")
@@ -308,13 +308,57 @@ _SCHEMAS: Mapping[type[Any], avro_schemas.Schema] = {
 }
 
 
+#: The newest version of plans that name files to delete: a later one may mean something else.
+_NEWEST_VERSION = 2
+
+
 def decode(kind: type[P], data: bytes) -> P:
-    """Return the `kind` of this module that the Avro container `data` holds."""
+    """Return the `kind` of this module that the Avro container `data` holds.
+
+    Plans name data files of the table and nothing else, or `Malformed` is raised.
+    """
     expected = _SCHEMAS[kind]["name"]
     name, raw = avro_file.decode(data)
     if name != expected:
         raise Malformed(f"the file holds a {name} and no {expected}")
-    return from_wire(kind, raw)
+    found = from_wire(kind, raw)
+    refuse_foreign_names(found)
+    return found
+
+
+def refuse_foreign_names(plan: object) -> None:
+    """Raise `Malformed` for a plan that names what no plan of its kind may touch."""
+    if isinstance(plan, CleanerPlan):
+        _refuse_newer(plan.version)
+        for partition, files in (plan.file_paths_to_be_deleted_per_partition or {}).items():
+            table_path.data_files(partition, (f.file_path for f in files if f.file_path))
+        for partition, paths in (plan.files_to_be_deleted_per_partition or {}).items():
+            table_path.data_files(partition, paths)
+        for partition in plan.partitions_to_be_deleted or ():
+            # Without partitions the table itself is one, and that does not go.
+            table_path.entry(table_path.partition(partition).rpartition("/")[2])
+    elif isinstance(plan, RollbackPlan):
+        _refuse_newer(plan.version)
+        if plan.instant_to_rollback is not None:
+            table_path.instant_time(plan.instant_to_rollback.commit_time)
+        for request in plan.rollback_requests or ():
+            names = (*request.files_to_be_deleted, *(request.log_blocks_to_be_deleted or ()))
+            table_path.data_files(request.partition_path, names)
+    elif isinstance(plan, RestorePlan):
+        _refuse_newer(plan.version)
+        for instant in plan.instants_to_rollback:
+            table_path.instant_time(instant.commit_time)
+    elif isinstance(plan, SavepointMetadata):
+        for partition, kept in plan.partition_metadata.items():
+            table_path.data_files(partition, kept.savepoint_data_file)
+    elif isinstance(plan, CompactionPlan):
+        for operation in plan.operations or ():
+            table_path.partition(operation.partition_path)
+
+
+def _refuse_newer(version: int | None) -> None:
+    if version is not None and version > _NEWEST_VERSION:
+        raise Malformed(f"the plan is of version {version}, and {_NEWEST_VERSION} is the newest")
 
 
 def decode_archived(kind: type[P], data: bytes) -> P:

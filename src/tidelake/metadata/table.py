@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 from tidelake.config import TableConfig
 from tidelake.errors import Malformed, reading
-from tidelake.formats import index_definitions
+from tidelake.formats import index_definitions, table_path
 from tidelake.formats.bloom_filter import BloomFilter, BloomKind
 from tidelake.formats.index_definitions import IndexDefinition
 from tidelake.formats.metadata_record import (
@@ -138,7 +138,9 @@ class MetadataTable:
         """Return the partition paths relative to the table, sorted."""
         if self._partitions is None:
             found = self._find(FILES, [ALL_PARTITIONS]).get(ALL_PARTITIONS)
-            self._partitions = sorted(map(partition_path, _live_names(found)))
+            with reading_metadata(FILES):
+                paths = map(partition_path, _live_names(found))
+                self._partitions = sorted(map(table_path.partition, paths))
         return self._partitions
 
     def files(self, partition: str) -> Sequence[FileInfo]:
@@ -149,13 +151,14 @@ class MetadataTable:
         """Return the files of each of `partitions`; an unknown partition has none."""
         identifiers = {partition: partition_identifier(partition) for partition in partitions}
         found = self._find(FILES, identifiers.values())
-        return {
-            partition: [
-                FileInfo(name, size, 0)
-                for name, size in sorted(_live_names(found.get(identifier)).items())
-            ]
-            for partition, identifier in identifiers.items()
-        }
+        with reading_metadata(FILES):
+            return {
+                partition: [
+                    FileInfo(table_path.entry(name), size, 0)
+                    for name, size in sorted(_live_names(found.get(identifier)).items())
+                ]
+                for partition, identifier in identifiers.items()
+            }
 
     def column_stats(
         self, columns: Collection[str], partitions: Sequence[str] | None = None

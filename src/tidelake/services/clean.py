@@ -24,7 +24,7 @@ from tidelake.errors import (
     PlanCompletedError,
     PlanRemovedError,
 )
-from tidelake.formats import partition_metadata, plans
+from tidelake.formats import partition_metadata, plans, table_path
 from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.plans import (
     ActionInstant,
@@ -168,6 +168,7 @@ def _carried_out(now: TableNow, requested_time: str, plan: CleanerPlan) -> Clean
         if now.concurrency.is_shared:
             now = TableNow.load(now.env, now.keeper, now.concurrency)
             _find(now, requested_time)
+        now.times.refuse_future()
         config = now.keeper.prepare(now.config, now.timeline, now.times)
         publisher = Publisher(storage, config)
         now.concurrency.ensure()
@@ -175,7 +176,7 @@ def _carried_out(now: TableNow, requested_time: str, plan: CleanerPlan) -> Clean
     deleted = doomed_files(plan)
     for partition, names in deleted.items():
         for name in names:
-            storage.delete(f"{partition}/{name}" if partition else name)
+            storage.delete(table_path.data_file(partition, name))
     gone = [p for p in plan.partitions_to_be_deleted or () if _drop_empty_partition(now, p)]
     changes = FileChanges(deleted={p: names for p, names in deleted.items() if names}, gone=gone)
     metadata = CleanMetadata(

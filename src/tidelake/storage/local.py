@@ -24,7 +24,7 @@ _ASIDE = count()
 
 
 class LocalStorage:
-    """Files below `root`; symbolic links are followed."""
+    """Files below `root`; symbolic links are followed, except to delete what lies elsewhere."""
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)  # noqa: PTH100 - Path.resolve would follow links
@@ -107,6 +107,7 @@ class LocalStorage:
 
     def delete_folder(self, folder: str) -> None:
         """Delete `folder` with all below it; a missing folder is no error."""
+        self._refuse_elsewhere(folder)
         with _writing(folder):
             try:
                 shutil.rmtree(self._full(folder))
@@ -181,6 +182,7 @@ class LocalStorage:
 
     def delete(self, path: str) -> None:
         """Delete the file; a missing file is no error."""
+        self._refuse_elsewhere(path)
         try:
             with _guard(path):
                 self._drop_checksum(path)
@@ -199,6 +201,19 @@ class LocalStorage:
             os.unlink(f"{folder}/.{name}.crc")  # noqa: PTH108 - the path is text
         except (FileNotFoundError, NotADirectoryError):
             return
+
+    def _refuse_elsewhere(self, path: str) -> None:
+        """Refuse to delete behind a link that leads out of the root; the link itself may go."""
+        folder = self._full(path).rpartition("/")[0]
+        with _guard(path):
+            root, place = os.path.realpath(self._root), os.path.realpath(folder)
+        if os.path.commonpath((root, place)) != root:
+            raise StorageError(
+                path,
+                f"{folder} is a link that leads to {place}, out of {self._root}",
+                next_step="nothing is deleted behind such links: delete the file there, or put the "
+                "folder itself in place of the link",
+            )
 
     def _full(self, path: str) -> str:
         if path.startswith("/") or ".." in path.split("/"):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tidelake.config import TableConfig
 from tidelake.errors import Malformed
+from tidelake.formats import table_path
 from tidelake.formats.file_name import UNKNOWN_WRITE_TOKEN, format_log, parse_base, parse_log
 from tidelake.formats.log_block import block_instants, decode_blocks, encode_rollback
 from tidelake.formats.marker_name import Marker, MarkerKind
@@ -164,7 +165,7 @@ class Undone:
         deleted = self.deleted.setdefault(partition, [])
         for planned in request.files_to_be_deleted:
             # Plans hold the paths of the place where they were made; the table may have moved.
-            path = _join(partition, planned.rpartition("/")[2])
+            path = table_path.data_file(partition, planned.rpartition("/")[2])
             self.storage.delete(path)
             deleted.append(absolute_path(self.storage, path))
         blocks = request.log_blocks_to_be_deleted or {}

@@ -244,6 +244,7 @@ class Rollback:
                 heartbeat.keep_beating()
                 # Whoever was stopped for long might put a file back that others have archived.
                 self._concurrency.ensure()
+            self._times.refuse_future()
             self._publisher.start(time, Action.ROLLBACK)
             is_forgotten = self._hide(target)
         try:

@@ -78,6 +78,14 @@ class InstantTimes:
             self._clock.sleep_ms(self._max_skew_ms + min(behind_ms, self._max_skew_ms))
         return self._last
 
+    def refuse_future(self) -> None:
+        """Raise what `next` would, before something is done that has to end with a time."""
+        now_ms = self._clock.now_ms()
+        now = self.at(now_ms)
+        if now <= self._last:
+            self._refuse_future(now, now_ms)
+            _successor(self._last)
+
     def _refuse_future(self, now: str, now_ms: int) -> None:
         if self._max_future_ms is None:
             return

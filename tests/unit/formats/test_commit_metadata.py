@@ -115,12 +115,13 @@ def test_damage_is_malformed(data: bytes) -> None:
 
 
 def test_json_needs_numbers_where_avro_has_nulls() -> None:
-    stat = WriteStat(file_id="f", path="p/f", log_version=1, runtime_stats=RuntimeStats())
+    path = "p/f_1-2-3_20260101000000000.parquet"
+    stat = WriteStat(file_id="f", path=path, log_version=1, runtime_stats=RuntimeStats())
     written = commit_metadata.encode_json(CommitMetadata(partition_to_write_stats={"p": (stat,)}))
     raw = json.loads(written)["partitionToWriteStats"]["p"][0]
     assert (raw["numWrites"], raw["logOffset"], raw["runtimeStats"]["totalScanTime"]) == (0, 0, 0)
     assert raw["cdcStats"] is None
-    assert commit_metadata.decode(written).write_stats[0].path == "p/f"
+    assert commit_metadata.decode(written).write_stats[0].path == path
 
 
 def test_history_that_an_upgrade_wrote_holds_avro_without_a_container() -> None:

@@ -34,7 +34,7 @@ def test_log_files_have_the_kind_that_apache_expects(table_version: int, kind: s
 
 
 def test_a_partition_may_look_like_a_marker() -> None:
-    path = "p.marker.CREATE/f.parquet"
+    path = "p.marker.CREATE/f-0_1-2-3_20260101000000000.parquet"
     name = marker_path("", path, MarkerKind.MERGE)[1:]
     assert parse_marker(name) == Marker(path=path, kind=MarkerKind.MERGE)
 

@@ -14,7 +14,12 @@ from tests.unit.services.busy_table import (
 )
 from tests.unit.txn.toy_table import environment, new_storage
 from tidelake.config import CleanOptions, CleanPolicy, ConcurrencyMode
-from tidelake.errors import CorruptFileError, PlanCompletedError, PlanRemovedError
+from tidelake.errors import (
+    CorruptFileError,
+    PlanCompletedError,
+    PlanRemovedError,
+    UnsupportedTableError,
+)
 from tidelake.model import Action, State, TableType
 from tidelake.services.archive import archive
 from tidelake.services.clean import clean, run_clean, schedule_clean
@@ -316,3 +321,16 @@ def test_the_plan_can_be_looked_at() -> None:
         path for path in data_files(table) if "/a-0_" in path
     ][:-3]
     assert "older than the last 2 commits" in str(plan)
+
+
+def test_a_plan_of_no_time_that_will_ever_be_deletes_nothing() -> None:
+    table = busy(9, COW)
+    time = schedule_clean(table.now, TWO)
+    assert time is not None
+    plan = table.storage.read(f".hoodie/timeline/{time}.clean.requested")
+    table.storage.delete(f".hoodie/timeline/{time}.clean.requested")
+    table.storage.put(".hoodie/timeline/20999999000000000.clean.requested", plan)
+    files = data_files(table)
+    with pytest.raises(UnsupportedTableError, match="is no time"):
+        run_clean(table.now, "20999999000000000")
+    assert data_files(table) == files
