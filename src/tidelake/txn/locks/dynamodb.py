@@ -19,7 +19,7 @@ from tidelake.config import DynamoDbOptions
 from tidelake.env import Env
 from tidelake.errors import StorageError
 from tidelake.txn.locks.process import is_gone, process_mark, shown_name
-from tidelake.txn.locks.provider import Holder
+from tidelake.txn.locks.provider import Holder, log_takeover
 
 _KEY = "key"
 _OWNER = "ownerName"
@@ -69,7 +69,11 @@ class DynamoDbLock:
                 self._seen = (version, now_ms)
             if now_ms - self._seen[1] <= int(found[_LEASE]["S"]):
                 return False
-        return self._put("#version = :seen", {"#version": _VERSION}, {":seen": {"S": version}})
+        is_taken = self._put("#version = :seen", {"#version": _VERSION}, {":seen": {"S": version}})
+        former = found[_OWNER]["S"]
+        if is_taken and _RELEASED not in found and former != self._owner:
+            log_takeover(self.place, former)
+        return is_taken
 
     def still_held(self, margin_ms: int) -> bool:
         """Return whether the lock is ours for `margin_ms` more; extend it when it runs short."""

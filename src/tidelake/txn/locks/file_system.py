@@ -18,7 +18,7 @@ from tidelake.env import Env
 from tidelake.errors import MissingFileError, StorageError
 from tidelake.storage import LocalStorage, Tagged
 from tidelake.txn.locks.process import is_gone, process_mark, shown_name
-from tidelake.txn.locks.provider import Holder
+from tidelake.txn.locks.provider import Holder, log_takeover
 from tidelake.txn.time import LAST_MS
 
 FILE_NAME = "lock"
@@ -63,6 +63,9 @@ class FileSystemLock:
             if not (self._is_left(_owner_of(found)) or self._has_expired()):
                 return False
             self._tag = self._storage.put_if_tagged(FILE_NAME, self._content(), found.tag)
+        former = _owner_of(found)
+        if self._tag is not None and former != self._owner:
+            log_takeover(self.place, former or _foreign_owner(found))
         return self._tag is not None
 
     def still_held(self, margin_ms: int) -> bool:

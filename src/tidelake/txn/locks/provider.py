@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Protocol
+
+from tidelake.txn.locks.process import is_gone, shown_name
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +23,14 @@ class Holder:
     since_ms: int | None = None
     until_ms: int | None = None
     is_gone: bool = False
+
+
+def log_takeover(place: str, former_owner: str) -> None:
+    """Tell whose lock was taken over: a process that returns finds that it has lost it."""
+    ended = "has ended" if is_gone(former_owner) else "was silent for too long"
+    _log.warning(
+        "the lock at %s was taken over from %s, which %s", place, shown_name(former_owner), ended
+    )
 
 
 class LockProvider(Protocol):

@@ -16,7 +16,7 @@ from tidelake.env import Env
 from tidelake.errors import CorruptFileError, MissingFileError, StorageError
 from tidelake.storage import Tagged
 from tidelake.txn.locks.process import is_gone, process_mark, shown_name
-from tidelake.txn.locks.provider import Holder
+from tidelake.txn.locks.provider import Holder, log_takeover
 from tidelake.txn.time import LAST_MS
 
 LOCK_FILE = ".hoodie/.locks/table_lock.json"
@@ -93,7 +93,10 @@ class StorageLock:
         is_due = self._clock.now_ms() > held.valid_until_ms + self._skew_ms
         if not (held.is_expired or is_due or self._is_left(held.owner)):
             return False
-        return self._swap(lease, found.tag)
+        is_taken = self._swap(lease, found.tag)
+        if is_taken and not held.is_expired and not held.owner.startswith(self._owner):
+            log_takeover(self.place, held.owner)
+        return is_taken
 
     def still_held(self, margin_ms: int) -> bool:
         """Return whether the lock is ours for `margin_ms` more; extend it when it runs short."""

@@ -55,13 +55,16 @@ def test_one_of_two_holds_it(clock: ManualClock) -> None:
     assert second.still_held(0)
 
 
-def test_a_silent_holder_loses_it_by_the_clock_of_whoever_waits(clock: ManualClock) -> None:
+def test_a_silent_holder_loses_it_by_the_clock_of_whoever_waits(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     first, second = lock(clock, 1), lock(clock, 2)
     assert first.try_acquire()
     clock.sleep_ms(LEASE_MS)
     assert not second.try_acquire(), "it has only just come"
     clock.sleep_ms(LEASE_MS + 1)
     assert second.try_acquire()
+    assert f":{os.getpid()}, which was silent" in caplog.text, "A-09"
     assert not first.still_held(0)
     first.release()
     assert second.still_held(0)

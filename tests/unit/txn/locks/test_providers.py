@@ -93,17 +93,23 @@ class TestLeases:
         return StorageLock(env, validity_ms=LEASE_MS, skew_ms=500)
 
     def test_end_when_their_holder_is_silent(
-        self, storage: MemoryStorage, clock: ManualClock
+        self, storage: MemoryStorage, clock: ManualClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         first, second = self.lock(storage, clock, 1), self.lock(storage, clock, 2)
         assert first.try_acquire()
         clock.sleep_ms(LEASE_MS + 500)
         assert not second.try_acquire(), "the first one's clock may be ahead"
         clock.sleep_ms(1)
+        assert caplog.text == ""
         assert second.try_acquire()
+        assert f"taken over from {process_name()}, which was silent" in caplog.text, "A-09"
         assert not first.still_held(0)
         first.release()
         assert second.still_held(0)
+        second.release()
+        caplog.clear()
+        assert first.try_acquire()
+        assert caplog.text == "", "it was given back"
 
     def test_are_extended_while_they_are_looked_at(
         self, storage: MemoryStorage, clock: ManualClock
@@ -257,7 +263,7 @@ class TestFiles:
         assert second.still_held(0)
 
     def test_a_lock_of_apache_hudi_is_respected_until_it_expires(
-        self, tmp_path: Path, now: ManualClock
+        self, tmp_path: Path, now: ManualClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         (tmp_path / "lock").touch()
         ours = self.lock(tmp_path, now, 1, 10)
@@ -267,6 +273,7 @@ class TestFiles:
         assert "left no name" in holder.owner
         now.sleep_ms(11 * 60_000)
         assert ours.try_acquire()
+        assert "taken over from a writer that left no name" in caplog.text
 
     def test_a_lock_that_never_expires_stays(self, tmp_path: Path, now: ManualClock) -> None:
         (tmp_path / "lock").touch()
