@@ -11,6 +11,9 @@ from typing import Protocol
 
 from tidelake.storage import Storage
 
+#: The empty file that is written to learn the storage's time; Apache Hudi reads no such file.
+CLOCK_PROBE = ".hoodie/.aux/tidelake_clock"
+
 
 class Clock(Protocol):
     """What time it is, and a way to wait."""
@@ -79,3 +82,13 @@ class Env:
     clock: Clock = field(default_factory=SystemClock)
     ids: Ids = field(default_factory=RandomIds)
     ticker: Ticker = field(default_factory=ThreadTicker)
+
+    def storage_now_ms(self) -> int:
+        """Return the time by the clock that stamps files, whatever this machine's clock says.
+
+        The age of a file is told by it alone: the modification time of a file that is written now
+        is compared with that of the other. It costs two calls to the storage.
+        """
+        self.storage.put(CLOCK_PROBE, b"")
+        found = self.storage.stat(CLOCK_PROBE)
+        return self.clock.now_ms() if found is None else found.modified_ms

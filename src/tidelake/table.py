@@ -383,13 +383,16 @@ class Table:
         """Move old instants into the history, by `hoodie.keep.*`; None when nothing is due."""
         return self._caretaker(options).archive()
 
-    def rollback(self, instant: str, *, options: Options | None = None) -> RolledBack:
+    def rollback(
+        self, instant: str, *, force: bool = False, options: Options | None = None
+    ) -> RolledBack:
         """Take a write off the table: one that failed, or the newest that completed.
 
         `instant` is its requested time. Raises `ConfigError` when it cannot be rolled back, and
-        `HorizonError` when a clean has deleted what the table would have to go back to.
+        `HorizonError` when a clean has deleted what the table would have to go back to. A write
+        that gives signs of life is rolled back only with `force`; its writer then fails.
         """
-        return self._caretaker(options).roll_back(instant)
+        return self._caretaker(options).roll_back(instant, force=force)
 
     def rollback_failed(self, *, options: Options | None = None) -> list[str]:
         """Roll back every write that did not complete, and return their requested times.

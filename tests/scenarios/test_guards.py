@@ -89,8 +89,8 @@ def test_a_writer_that_is_told_it_is_alone_overwrites_nobody(
 
 
 def no_company(patch: pytest.MonkeyPatch) -> None:
-    for place in ("tidelake.txn.heartbeat", "tidelake.services.rollback"):
-        patch.setattr(f"{place}.live_sharers", lambda *_: iter(()))
+    for place in ("tidelake.txn.opening", "tidelake.services.rollback"):
+        patch.setattr(f"{place}.live_writers", lambda *_, **__: iter(()))
 
 
 @guards(no_company)
@@ -105,7 +105,7 @@ def test_d20_a_writer_that_thinks_it_is_alone_leaves_live_writers_alone(tmp_path
         with pytest.raises(ConfigError, match=f"instant {ours.txn.instant_time}") as refused:
             lake.write([row("a", 4)], options)
         assert "OPTIMISTIC" in refused.value.next_step
-    with pytest.raises(ConfigError, match="shares the table"):
+    with pytest.raises(ConfigError, match="told that it is alone"):
         lake.compactor(alone).schedule()
     assert lake.caretaker(alone).roll_back_failed() == []
     for options in (alone, {}):
@@ -151,7 +151,7 @@ def test_a_clean_takes_away_the_heartbeats_of_what_has_ended(tmp_path: Path) -> 
 
 
 def own_patience(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Beats, "sharer", lambda *_: None)
+    patch.setattr(Beats, "content", lambda *_: None)
 
 
 @guards(own_patience)

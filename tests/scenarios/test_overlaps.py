@@ -143,8 +143,11 @@ def clustering_beside_a_silent_write(root: Path) -> tuple[Lake, Clustering, Writ
 def test_B_12_a_clustering_and_a_write_that_has_said_nothing(tmp_path: Path) -> None:
     """Nobody knows what a write will change that has not said so: a clustering lets it go first."""
     lake, clustering, silent = clustering_beside_a_silent_write(tmp_path)
-    with pytest.raises(WriteConflictError, match="has not said yet"):
+    with pytest.raises(WriteConflictError, match="has not said yet") as refused:
         clustering.commit(lake.state().schema().avro)
+    left = {i.requested_time for i in lake.state().timeline.instants}
+    assert clustering.requested_time not in left, "the plan goes with the attempt"
+    assert "plan the clustering anew" in refused.value.next_step
     silent._write()
     silent.commit()
     assert lake.values() == {"a": 2}

@@ -116,11 +116,11 @@ def inflight_read_as_empty(patch: pytest.MonkeyPatch) -> None:
 def heartbeat_outside_the_lock(patch: pytest.MonkeyPatch) -> None:
     def hasty(env: Env, *_: Any, expires_ms: int, concurrency: Concurrency) -> None:
         now = TableNow.load(env, concurrency=concurrency)
-        beats, at = last_beats(env.storage), env.clock.now_ms()
+        beats = last_beats(env)
         dead = [
             i
             for i in failed_writes(now.timeline, now.contents)
-            if not is_alive(beats, i.requested_time, now_ms=at, expires_ms=expires_ms)
+            if not is_alive(beats, i.requested_time, expires_ms=expires_ms)
         ]
         rollback = Rollback(env, now.config, now.timeline, now.times, now.keeper, concurrency)
         with concurrency.section():

@@ -30,6 +30,9 @@ def rollback_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what `rollback` is called with."""
     parser.add_argument("instant", nargs="?", help="requested time of the write")
     parser.add_argument("--failed", action="store_true", help="every write that did not complete")
+    parser.add_argument(
+        "--force", action="store_true", help="even if the write gives signs of life; it then fails"
+    )
     dry_run_argument(parser)
 
 
@@ -95,7 +98,7 @@ def run_rollback(table: Caretaker, args: argparse.Namespace, out: Output) -> Non
     if args.dry_run:
         show_plan(table.plan_roll_back(args.instant), out)
         return
-    done = table.roll_back(args.instant)
+    done = table.roll_back(args.instant, force=args.force)
     document = {
         "service": "rollback",
         "instants": [done.instant],

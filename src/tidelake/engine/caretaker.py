@@ -69,10 +69,16 @@ class Caretaker:
         """Archive what is due, or return None."""
         return archive(self._env, self._options, self._session.concurrency)
 
-    def roll_back(self, requested_time: str) -> RolledBack:
-        """Roll back one write."""
+    def roll_back(self, requested_time: str, *, force: bool = False) -> RolledBack:
+        """Roll back one write; one that is running by `force` alone."""
         session = self._session
-        return roll_back(self._env, requested_time, session.keeper, concurrency=session.concurrency)
+        return roll_back(
+            self._env,
+            requested_time,
+            session.keeper,
+            concurrency=session.concurrency,
+            force=force,
+        )
 
     def plan_roll_back(self, requested_time: str) -> ServicePlan:
         """Return what rolling back one write would delete."""

@@ -45,8 +45,11 @@ class StagingArea:
 
 def delete_leftovers(env: Env, *, older_than_ms: int) -> None:
     """Remove what dead writes laid aside: folders without a sign of life for `older_than_ms`."""
-    deadline_ms = env.clock.now_ms() - older_than_ms
-    for name in env.storage.list(_ROOT).folders:
+    folders = env.storage.list(_ROOT).folders
+    if not folders:
+        return
+    deadline_ms = env.storage_now_ms() - older_than_ms
+    for name in folders:
         folder = f"{_ROOT}/{name}"
         signs_ms = [file.modified_ms for file in env.storage.list(folder).files]
         # A folder without a file is about to get its first one.

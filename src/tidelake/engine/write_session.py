@@ -256,6 +256,8 @@ class WriteSession:
             return Concurrency(
                 slot_name=slot_name,
                 max_future_ms=options.max_future_ms,
+                heartbeat_ms=options.heartbeat_ms,
+                expires_after_ms=options.expires_after_ms,
                 writer=process_name(),
                 shared_keys=self._shared_keys,
             )

@@ -1,4 +1,4 @@
-"""A data file in the making: the marker first, then the bytes, then a look at the heartbeat."""
+"""A data file in the making: the marker first, then the bytes, then a look whether it is wanted."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from tidelake.errors import InstantLostError, MissingFileError, StorageError
+from tidelake.errors import InstantLostError, StorageError
+from tidelake.files.wanted import is_wanted
 from tidelake.files.write_task import GroupTarget, WriteSpec
 from tidelake.formats import partition_metadata
-from tidelake.formats.marker_name import MarkerKind, heartbeat_path, marker_path
+from tidelake.formats.marker_name import MarkerKind, marker_path
 from tidelake.formats.partition_metadata import PartitionMetadata
 from tidelake.formats.properties import java_date
 from tidelake.storage import Storage
@@ -90,22 +91,13 @@ class NewFile:
 
     def _refuse_lost(self) -> None:
         """Take the file away and raise `InstantLostError` when somebody ended the write."""
-        if not self._is_alive():
+        if not is_wanted(self._storage, self._instant, self._owner):
             self._storage.delete(self.path)
             self._storage.delete(self._marker)
             raise InstantLostError(
                 f"instant {self._instant} was ended while {self.path} was being written",
                 next_step="run the write again",
             )
-
-    def _is_alive(self) -> bool:
-        path = heartbeat_path(self._instant)
-        if self._owner is None:
-            return self._storage.stat(path) is not None
-        try:
-            return self._storage.read(path) == self._owner.encode()
-        except MissingFileError:
-            return False
 
     def close(self) -> None:
         """Let go of the file, finished or not; what lies there is left to the rollback."""

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from tidelake.errors import InstantLostError
+from tidelake.files.wanted import is_wanted
 from tidelake.files.write_task import IndexTarget, WriteToken
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.file_name import format_log
-from tidelake.formats.marker_name import heartbeat_path
 from tidelake.formats.metadata_encoding import encode_location
 from tidelake.formats.metadata_log import encode_log
 from tidelake.formats.metadata_record import RecordLocation
@@ -89,7 +89,7 @@ def write_index_logs(
                 is_index=True,
             )
         )
-    if storage.stat(heartbeat_path(target.instant_time)) is None:
+    if not is_wanted(storage, target.instant_time):
         for stat in stats:
             storage.delete(f"{target.folder}/{stat.path}")
         raise InstantLostError(

@@ -1,9 +1,10 @@
 """Names of markers, which say what a write may have left behind.
 
 A task that writes a data file keeps an order. It puts the marker, then the file, and then looks
-whether the heartbeat of its instant is still there: whoever completes or rolls back the instant
-deletes the heartbeat first and looks at the markers after that. So a task that finds the heartbeat
-gone deletes its own file and fails, and the file of a task that found it is known by its marker.
+whether the heartbeat of its instant is still there, and no seal beside it: a writer that completes
+its instant puts the seal first, a process that rolls the instant back deletes the heartbeat first,
+and both list the markers after that. So a task that finds the seal, or no heartbeat, deletes its
+own file and fails, and the file of every other task is known by its marker.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _SERVED_LIST = re.compile(r"MARKERS[0-9]+")
 #: Where the folders of markers lie, one an instant.
 MARKER_FOLDER = ".hoodie/.temp"
 
+_SEALED = "sealed"
 _MARKER = re.compile(r"(?P<path>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)", re.DOTALL)
 
 
@@ -59,6 +61,21 @@ def marker_path(folder: str, data_path: str, kind: MarkerKind) -> str:
 def heartbeat_path(instant_time: str) -> str:
     """Return the file that exists as long as the writer of the instant wants its files."""
     return f".hoodie/.heartbeat/{instant_time}"
+
+
+def seal_path(instant_time: str, owner: str | None = None) -> str:
+    """Return the file that tells tasks that no more files of the instant are wanted.
+
+    The heartbeat stays beside it until the instant has completed. `owner` is of one attempt at a
+    plan: the seal of another attempt does not count for it.
+    """
+    attempt = f"{owner}." if owner else ""
+    return f".hoodie/.heartbeat/.{instant_time}.{attempt}{_SEALED}"
+
+
+def is_seal_of(name: str, instant_time: str) -> bool:
+    """Return whether a file beside the heartbeats is a seal of the instant."""
+    return name.startswith(f".{instant_time}.") and name.endswith(f".{_SEALED}")
 
 
 def parse_marker(name: str) -> Marker | None:

@@ -87,8 +87,8 @@ def clean(
     with shared.section():
         is_new = bool(done) or shared.is_shared
         now = TableNow.load(env, keeper, shared) if is_new else now
-        if expires_ms is not None:
-            delete_stale_beats(env, now.timeline.pending, expires_ms=expires_ms)
+        stale_ms = shared.expires_after_ms if expires_ms is None else expires_ms
+        delete_stale_beats(env, now.timeline.pending, expires_ms=stale_ms)
         requested_time = schedule_clean(now, options)
     if requested_time is not None:
         cleaned = _run_unless_done(TableNow.load(env, keeper, shared), requested_time)

@@ -16,7 +16,7 @@ from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.table_now import TableNow
 from tidelake.txn import MetadataKeeper, failed_writes
 from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.heartbeat import is_alive, last_beats, live_sharers, refuse_company
+from tidelake.txn.heartbeat import is_alive, last_beats, live_writers, refuse_live
 from tidelake.txn.rollback import Rollback
 from tidelake.txn.undone import without
 
@@ -42,7 +42,7 @@ def roll_back_all_failed(
 
     Return the requested times of those writes. With `expires_ms` others may be writing, and only a
     write that gave no sign of life for so long has failed; without it whatever is pending has,
-    unless its writer shares the table and is alive. The lock of `concurrency` is held while
+    unless it gives signs of life. The lock of `concurrency` is held while
     rollbacks are put on the timeline, newest write first, and not while they delete files.
     """
     shared = concurrency or Concurrency()
@@ -53,13 +53,14 @@ def roll_back_all_failed(
         if not (pending or begun):
             return []
         if expires_ms is None:
-            alive = {time for time, _ in live_sharers(env, pending)}
+            live = live_writers(env, pending, expires_ms=shared.expires_after_ms)
+            alive = {writer.instant_time for writer in live}
         else:
-            beats, at = last_beats(env.storage), env.clock.now_ms()
+            beats = last_beats(env)
             alive = {
                 i.requested_time
                 for i in pending
-                if is_alive(beats, i.requested_time, now_ms=at, expires_ms=expires_ms)
+                if is_alive(beats, i.requested_time, expires_ms=expires_ms)
             }
         failed = [i for i in pending if i.requested_time not in alive]
         if not (failed or begun):
@@ -85,18 +86,22 @@ def roll_back(
     keeper: MetadataKeeper | None = None,
     *,
     concurrency: Concurrency | None = None,
+    force: bool = False,
 ) -> RolledBack:
     """Roll back a write: one that did not complete, or the newest that did.
 
     All of it happens under the lock of `concurrency`. Raises `ConfigError` for an instant that
-    cannot be rolled back, and `HorizonError` when a clean has deleted what the table would have to
-    go back to, or is about to.
+    cannot be rolled back, such as one that gives signs of life, unless `force` says that its writer
+    is to lose it, and `HorizonError` when a clean has deleted what the table would have to go back
+    to, or is about to.
     """
     shared = concurrency or Concurrency()
     with shared.section():
         now = TableNow.load(env, keeper, shared)
         instant = _refuse_needed(now, requested_time)
         if not instant.is_completed:
+            if not force:
+                _refuse_running(now, instant)
             return _roll_back_pending(now, instant)
         refuse_writers(now)
         roll_back_all_failed(env, keeper, concurrency=shared)
@@ -117,11 +122,21 @@ def _rollback(now: TableNow) -> Rollback:
 
 def refuse_writers(now: TableNow) -> None:
     """Raise `ConfigError` when somebody is writing who may have built on what is to go."""
-    refuse_company(
-        now.env,
-        failed_writes(now.timeline, now.contents),
+    pending = failed_writes(now.timeline, now.contents)
+    refuse_live(
+        live_writers(now.env, pending, expires_ms=now.concurrency.expires_after_ms),
         why="it may build on what is to go",
         next_step="try again when it has ended",
+    )
+
+
+def _refuse_running(now: TableNow, instant: Instant) -> None:
+    """Raise `ConfigError` when a write that is to be rolled back gives signs of life."""
+    refuse_live(
+        live_writers(now.env, [instant], expires_ms=now.concurrency.expires_after_ms),
+        why="it is still running",
+        next_step="let it finish; to take it off the table all the same, roll it back with force "
+        "(`tidelake rollback --force`), upon which its writer is told that it is lost",
     )
 
 

@@ -133,6 +133,8 @@ class Reviewer:
     history: History | None = None
     is_alive: Callable[[str], bool] = lambda _: False
     """Whether a pending write gives signs of life."""
+    roll_back_dead: Callable[[Instant], None] = lambda _: None
+    """Puts the rollback of a dead write on the timeline, where the write finds it if it returns."""
     late: Sequence[Instant] = ()
     """Writes that did not honour the lock: see `txn.unlocked`."""
 
@@ -174,19 +176,42 @@ class Reviewer:
             theirs = footprint(instant, self.contents, self.concurrency.slot_name, self.history)
             if theirs is None:
                 continue
-            if theirs.is_pending and theirs.kind is Kind.INGESTION:
-                if not self.is_alive(theirs.requested_time):
-                    continue  # whatever it wrote will be rolled back
-                if is_silent(theirs):
-                    is_plan = ours.kind is Kind.CLUSTERING
-                    rule = Rule.CLUSTERING_WAITS if is_plan else Rule.WRITERS_PENDING
-                    raise self._conflict(ours, instant, theirs, rule)
-            rule = judge(ours, theirs, table_version=self.table_version)
+            rule = self._rule(ours, theirs)
             if rule.refuses:
+                if self._is_dead_write(theirs):
+                    self._pass_over(instant)
+                    continue
                 raise self._conflict(ours, instant, theirs, rule)
             keys = self._same_new_keys(ours, theirs) if self.concurrency.checks_new_keys else ()
             if keys:
                 raise self._conflict(ours, instant, theirs, Rule.SAME_NEW_KEYS, keys)
+
+    def refuse_pending_writes(self, ours: Footprint) -> None:
+        """Raise `WriteConflictError` when the commit would hurt a write that is still running."""
+        pending = self._pending(ours)
+        writes = [i for i in pending if i.planned_as in WRITE_ACTIONS]
+        self.refuse(ours, [i for i in writes if not is_clustering(i, self.contents)])
+
+    def _rule(self, ours: Footprint, theirs: Footprint) -> Rule:
+        if theirs.is_pending and theirs.kind is Kind.INGESTION and is_silent(theirs):
+            is_plan = ours.kind is Kind.CLUSTERING
+            return Rule.CLUSTERING_WAITS if is_plan else Rule.WRITERS_PENDING
+        return judge(ours, theirs, table_version=self.table_version)
+
+    def _is_dead_write(self, theirs: Footprint) -> bool:
+        if not theirs.is_pending or theirs.kind is not Kind.INGESTION:
+            return False
+        return not self.is_alive(theirs.requested_time)
+
+    def _pass_over(self, dead: Instant) -> None:
+        """Commit in spite of a dead write, once its rollback is on the timeline.
+
+        Its process may have been stopped and return: writes that never look at others would then
+        commit to file groups that have been retired since.
+        """
+        rollbacks = (i for i in self.timeline.pending if i.action is Action.ROLLBACK)
+        if not any(self._targets(i, dead.requested_time) for i in rollbacks):
+            self.roll_back_dead(dead)
 
     def _same_new_keys(self, ours: Footprint, theirs: Footprint) -> Sequence[str]:
         """Return keys that both added; file groups cannot tell, since each chose its own."""
@@ -327,7 +352,7 @@ def _next_step(rule: Rule, theirs: Footprint) -> str:
     if rule is Rule.TWO_BASES and theirs.is_pending:
         return "run the compaction to its end, then the write again"
     if rule is Rule.CLUSTERING_WAITS:
-        return "carry the plan out again once the pending write has ended"
+        return "plan the clustering anew once the pending write has ended: this plan is removed"
     if rule is Rule.WRITERS_PENDING:
         return "run it again once the pending write has ended; nobody else may write meanwhile"
     if rule is Rule.CLUSTERING_YIELDS:

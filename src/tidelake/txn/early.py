@@ -67,13 +67,11 @@ class Lookout:
             self._stop = None
 
     def _older(self) -> list[str]:
-        beats = last_beats(self._env.storage)
-        now_ms = self._env.clock.now_ms()
+        beats = last_beats(self._env)
         return sorted(
             name
             for name in self._env.storage.list(MARKER_FOLDER).folders
-            if name < self._instant_time
-            and is_alive(beats, name, now_ms=now_ms, expires_ms=self._expires_ms)
+            if name < self._instant_time and is_alive(beats, name, expires_ms=self._expires_ms)
         )
 
     def _begun(self, instant_time: str) -> set[Slot]:

@@ -1,60 +1,41 @@
 """Signs of life of running writes: files whose modification time is the last of them.
 
-Apache Hudi keeps the same files. Whoever finds one too old, or none, may take the write for dead
-and roll it back; that and a commit exclude each other by the table's lock. A writer that shares the
-table says in its file who it is and how long it may be silent, so that one with other settings, or
-one that thinks it is alone, does not take it for dead.
+Apache Hudi keeps the same files, without content, for writers that share a table. Whoever finds one
+too old, or none, may take the write for dead and roll it back; that and a commit exclude each other
+by the table's lock. A writer of ours says in its file which process it is, how long it may be
+silent, and whether it shares the table, so that a process with other settings, or one that thinks
+it is alone, does not take it for dead.
+
+How long a write was silent is told by the storage's clock: see `Env.storage_now_ms`. The file is
+the last that goes, after the instant completed or its rollback is on the timeline; tasks learn by
+the seal, before that, that no more files are wanted: see `formats.marker_name`.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-from typing_extensions import Self
-
 from tidelake.env import Env
-from tidelake.errors import ConfigError, MissingFileError, StorageError
-from tidelake.formats.marker_name import heartbeat_path
+from tidelake.errors import ConfigError, MissingFileError, StorageError, TidelakeError
+from tidelake.formats.heartbeat_content import HeartbeatContent
+from tidelake.formats.marker_name import heartbeat_path, is_seal_of, seal_path
 from tidelake.model import Instant
 from tidelake.storage import Storage
-from tidelake.txn.locks.process import is_gone, process_mark, shown_name
+from tidelake.txn.locks.process import is_gone, process_mark, runs_beside, shown_name
 
 _log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sharer:
-    """A writer that shares the table with others, as its heartbeat names it."""
-
-    mark: str
-    expires_ms: int
-
-    @classmethod
-    def of_this_process(cls, expires_ms: int) -> Self:
-        """Return what a write of ours says of itself."""
-        return cls(mark=process_mark(), expires_ms=expires_ms)
-
-    def encode(self) -> str:
-        """Return the content of the file."""
-        return json.dumps({"writer": self.mark, "expires_ms": self.expires_ms})
-
-    @classmethod
-    def decode(cls, data: bytes) -> Self | None:
-        """Return who wrote the file, or None when it does not say."""
-        try:
-            said = json.loads(data)
-            return cls(mark=str(said["writer"]), expires_ms=int(said["expires_ms"]))
-        except (ValueError, KeyError, TypeError):
-            return None
+_FOLDER = heartbeat_path("").rstrip("/")
+_NAMELESS = "a writer that left no name, perhaps Apache Hudi,"
 
 
 class Heartbeat:
     """The signs of life of one write; `interval_ms` apart while `keep_beating` runs.
 
-    `owner` is what the file says, for instants that others may take over.
+    `owner` is of one attempt at an instant that others may take over.
     """
 
     def __init__(
@@ -64,21 +45,27 @@ class Heartbeat:
         *,
         interval_ms: int,
         expires_ms: int,
-        owner: str = "",
+        owner: str | None = None,
+        shares: bool = True,
     ) -> None:
         self._env = env
         self._path = heartbeat_path(instant_time)
+        self._seal = seal_path(instant_time, owner)
         self._interval_ms = interval_ms
         self._expires_ms = expires_ms
-        self._owner = owner
+        self._content = HeartbeatContent(
+            writer=process_mark(), expires_ms=expires_ms, shares=shares, owner=owner or ""
+        ).encode()
         self._last_ms: int | None = None
         self._is_lost = False
+        self._is_sealed = False
+        self._has_ended = False
         self._stop: Callable[[], None] | None = None
 
     def beat(self) -> None:
         """Give the first sign of life."""
         now_ms = self._env.clock.now_ms()
-        self._env.storage.put(self._path, self._owner.encode())
+        self._env.storage.put(self._path, self._content)
         self._last_ms = now_ms
 
     def _beat_again(self) -> None:
@@ -88,17 +75,20 @@ class Heartbeat:
         tasks that their files count, when nobody will look for them any more.
         """
         now_ms = self._env.clock.now_ms()
-        content = self._owner.encode()
         try:
             found = self._env.storage.read_tagged(self._path)
-            if found.data == content:
-                self._env.storage.put_if_tagged(self._path, content, found.tag)
+            if found.data == self._content:
+                self._env.storage.put_if_tagged(self._path, self._content, found.tag)
+                if self._has_ended:
+                    # The end came in between, and the file may be there again.
+                    self._env.storage.delete(self._path)
+                    return
                 # Had an earlier sign of life, which was held up, come in between, it is there.
                 found = self._env.storage.read_tagged(self._path)
         except MissingFileError:
             self._is_lost = True
             return
-        if found.data != content:
+        if found.data != self._content:
             self._is_lost = True
             return
         self._last_ms = now_ms
@@ -128,9 +118,17 @@ class Heartbeat:
     def is_ours(self) -> bool:
         """Return whether nobody else gives signs of life for the same instant by now."""
         try:
-            return self._env.storage.read(self._path) == self._owner.encode()
+            return self._env.storage.read(self._path) == self._content
         except MissingFileError:
             return False
+
+    def seal(self) -> None:
+        """Tell tasks that no more files are wanted, and go on giving signs of life.
+
+        A task that has not found the seal put its marker before this call returned.
+        """
+        self._is_sealed = True
+        self._env.storage.put(self._seal, b"")
 
     def stop(self) -> None:
         """Give no more signs of life, and leave the file to whoever it belongs to now."""
@@ -138,54 +136,83 @@ class Heartbeat:
             self._stop()
             self._stop = None
 
+    def give_up(self) -> None:
+        """Stop, and leave no file unless it belongs to another attempt by now.
+
+        Where the storage fails too, the file expires by itself.
+        """
+        self.stop()
+        with suppress(TidelakeError):
+            if self.is_ours():
+                self.end()
+
     def end(self) -> None:
         """Stop, and leave no file."""
+        self._has_ended = True
         self.stop()
         self._env.storage.delete(self._path)
+        if self._is_sealed:
+            # After the file: tasks that find neither would take themselves for wanted.
+            self._env.storage.delete(self._seal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beats:
-    """The last sign of life of each write that has a heartbeat file."""
+    """The last sign of life of each write that has a heartbeat file, and the time by then.
+
+    All of it is by the storage's clock.
+    """
 
     storage: Storage
+    now_ms: int
     last_ms: Mapping[str, int]
 
-    def sharer(self, instant_time: str) -> Sharer | None:
-        """Return who the write is of, if it shares the table and says so."""
+    def silent_ms(self, instant_time: str) -> int | None:
+        """Return how long a write has been silent, or None when it has no file."""
+        last_ms = self.last_ms.get(instant_time)
+        return None if last_ms is None else self.now_ms - last_ms
+
+    def content(self, instant_time: str) -> HeartbeatContent | None:
+        """Return what the writer says of itself; None: nothing, as Apache Hudi, or it is gone."""
         if instant_time not in self.last_ms:
             return None
         try:
-            return Sharer.decode(self.storage.read(heartbeat_path(instant_time)))
+            return HeartbeatContent.decode(self.storage.read(heartbeat_path(instant_time)))
         except MissingFileError:
             return None
 
 
-def last_beats(storage: Storage) -> Beats:
+def last_beats(env: Env) -> Beats:
     """Return when each write that has a heartbeat file last gave a sign of life."""
-    folder = heartbeat_path("").rstrip("/")
-    files = storage.list(folder).files
-    return Beats(storage=storage, last_ms={file.name: file.modified_ms for file in files})
+    files = env.storage.list(_FOLDER).files
+    return Beats(
+        storage=env.storage,
+        # Asked after the list was made, so that no sign of life is of the future.
+        now_ms=env.storage_now_ms() if files else 0,
+        last_ms={file.name: file.modified_ms for file in files},
+    )
 
 
-def is_alive(beats: Beats, instant_time: str, *, now_ms: int, expires_ms: int) -> bool:
+def is_alive(beats: Beats, instant_time: str, *, expires_ms: int) -> bool:
     """Return whether a write may still be running; one without a file is not.
 
     A writer that said that it may be silent for longer is taken at its word while it may live.
     """
-    silent_ms = now_ms - beats.last_ms.get(instant_time, 0)
+    silent_ms = beats.silent_ms(instant_time)
+    if silent_ms is None:
+        return False
     if silent_ms <= expires_ms:
         return True
-    sharer = beats.sharer(instant_time)
-    if sharer is None or silent_ms > sharer.expires_ms or is_gone(sharer.mark):
+    said = beats.content(instant_time)
+    if said is None or silent_ms > said.expires_ms or is_gone(said.writer):
         return False
     _log.warning(
         "%s, by %s, may be silent for %d ms, and this process takes writes for dead after %d ms: "
         "let all writers of the table have the same hoodie.client.heartbeat.interval_in_ms and "
         "hoodie.client.heartbeat.tolerable.misses",
         instant_time,
-        shown_name(sharer.mark),
-        sharer.expires_ms,
+        shown_name(said.writer),
+        said.expires_ms,
         expires_ms,
     )
     return True
@@ -194,35 +221,75 @@ def is_alive(beats: Beats, instant_time: str, *, now_ms: int, expires_ms: int) -
 def delete_stale_beats(env: Env, pending: Iterable[Instant], *, expires_ms: int) -> None:
     """Delete the heartbeats of instants that have ended, which a crash at their end left."""
     running = {instant.requested_time for instant in pending}
-    now_ms = env.clock.now_ms()
-    for name, last_ms in last_beats(env.storage).last_ms.items():
-        # A storage may keep a file of its own beside the one that it changes.
-        instant_time = name.strip(".").partition(".")[0]
-        if instant_time not in running and now_ms - last_ms > expires_ms:
+    beats = last_beats(env)
+    # What lies beside a heartbeat begins with a dot, and goes after it.
+    for name in sorted(beats.last_ms, key=lambda name: name.startswith(".")):
+        silent_ms = beats.silent_ms(name)
+        is_stale = silent_ms is not None and silent_ms > expires_ms
+        if is_stale and _instant_of(name) not in running:
             env.storage.delete(heartbeat_path(name))
 
 
-def live_sharers(env: Env, instants: Iterable[Instant]) -> Iterator[tuple[str, Sharer]]:
-    """Return those of the pending instants that writers are at who share the table."""
+def delete_seals(storage: Storage, instant_time: str) -> None:
+    """Delete the seals of an instant that is off the table, of whatever attempt at it."""
+    for file in storage.list(_FOLDER).files:
+        if is_seal_of(file.name, instant_time):
+            storage.delete(heartbeat_path(file.name))
+
+
+def _instant_of(name: str) -> str:
+    """Return the instant of a file in the folder; a storage keeps some of its own there too."""
+    return name.strip(".").partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveWriter:
+    """A writer that is at a pending instant; `said` is None for Apache Hudi's."""
+
+    instant_time: str
+    said: HeartbeatContent | None
+    expires_ms: int
+
+    @property
+    def shown_name(self) -> str:
+        """Return what tells a person which process it is."""
+        return _NAMELESS if self.said is None else shown_name(self.said.writer)
+
+    @property
+    def is_known_to_run(self) -> bool:
+        """Return whether it shares the table, or is another process that runs beside this one.
+
+        A process that has a table for itself may have died on another machine a moment ago.
+        """
+        return self.said is None or self.said.shares or runs_beside(self.said.writer)
+
+
+def live_writers(env: Env, instants: Iterable[Instant], *, expires_ms: int) -> Iterator[LiveWriter]:
+    """Return those of the pending instants that somebody is at, whether or not it shares the table.
+
+    A process of this machine that has ended for sure is at nothing. `expires_ms` is how long a
+    writer may be silent that does not say so itself.
+    """
     times = [instant.requested_time for instant in instants]
     if not times:
         return
-    beats, now_ms = last_beats(env.storage), env.clock.now_ms()
+    beats = last_beats(env)
     for time in times:
-        sharer = beats.sharer(time)
-        if (
-            sharer is not None
-            and now_ms - beats.last_ms[time] <= sharer.expires_ms
-            and not is_gone(sharer.mark)
-        ):
-            yield time, sharer
+        silent_ms = beats.silent_ms(time)
+        if silent_ms is None:
+            continue
+        said = beats.content(time)
+        longest_ms = expires_ms if said is None else said.expires_ms
+        if silent_ms <= longest_ms and not (said is not None and is_gone(said.writer)):
+            yield LiveWriter(instant_time=time, said=said, expires_ms=longest_ms)
 
 
-def refuse_company(env: Env, instants: Iterable[Instant], *, why: str, next_step: str) -> None:
-    """Raise `ConfigError` when writers are at one of the instants who share the table."""
-    for time, sharer in live_sharers(env, instants):
+def refuse_live(writers: Iterable[LiveWriter], *, why: str, next_step: str) -> None:
+    """Raise `ConfigError` when there is a live writer."""
+    for writer in writers:
         raise ConfigError(
-            f"{shown_name(sharer.mark)} is writing to this table, as instant {time}: {why}",
+            f"{writer.shown_name} is writing to this table, as instant {writer.instant_time}: "
+            f"{why}",
             next_step=f"{next_step}; if that process is dead, it counts as such once it has been "
-            f"silent for {sharer.expires_ms // 1000} s",
+            f"silent for {writer.expires_ms // 1000} s",
         )

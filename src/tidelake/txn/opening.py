@@ -8,7 +8,7 @@ from tidelake.errors import RestorePendingError
 from tidelake.model import WRITE_ACTIONS, Action
 from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeline
 from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.heartbeat import refuse_company
+from tidelake.txn.heartbeat import live_writers, refuse_live
 from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable
 from tidelake.txn.protocol import Transaction
 from tidelake.txn.rollback import roll_back_failed
@@ -24,15 +24,18 @@ def entered(
     *,
     roll_back: bool,
     use_markers: bool,
+    is_service: bool = False,
 ) -> tuple[TableConfig, Timeline, InstantTimes]:
     """Do what comes before any change of a table; return its settings and timeline after that.
 
-    Call it inside of the section of `concurrency`.
+    Call it inside of the section of `concurrency`. A service (`is_service`) of a process that has
+    the table for itself gives way to every writer that gives signs of life. A write of such a
+    process takes what is pending for dead, unless it is known to run.
     """
     if concurrency.is_shared:
         timeline = load_timeline(env.storage, config)
     else:
-        _refuse_others(env, timeline)
+        _refuse_others(env, timeline, concurrency, is_service=is_service)
     times = concurrency.times(env, config, timeline)
     restore = next((i for i in timeline.pending if i.action is Action.RESTORE), None)
     if restore is not None:
@@ -47,18 +50,20 @@ def entered(
     return config, timeline, times
 
 
-def _refuse_others(env: Env, timeline: Timeline) -> None:
-    """Raise `ConfigError` when somebody shares a table right now that this process has for itself.
+def _refuse_others(
+    env: Env, timeline: Timeline, concurrency: Concurrency, *, is_service: bool
+) -> None:
+    """Raise `ConfigError` when others write right now to a table that this process has for itself.
 
     It would roll back what they are about to commit, or commit what they do not see.
     """
-    refuse_company(
-        env,
-        [i for i in timeline.pending if i.planned_as in WRITE_ACTIONS],
-        why=f"it shares the table, and this process is told that it is alone "
-        f"({ConcurrencyMode.SINGLE_WRITER})",
-        next_step=f"set {concurrency_keys.CONCURRENCY_MODE.name} to what the other writers have, "
-        f"such as {ConcurrencyMode.OPTIMISTIC}",
+    pending = [i for i in timeline.pending if i.planned_as in WRITE_ACTIONS]
+    live = live_writers(env, pending, expires_ms=concurrency.expires_after_ms)
+    refuse_live(
+        (writer for writer in live if is_service or writer.is_known_to_run),
+        why=f"this process is told that it is alone ({ConcurrencyMode.SINGLE_WRITER})",
+        next_step="let it finish; or let every writer share the table, by "
+        f"{concurrency_keys.CONCURRENCY_MODE.name}={ConcurrencyMode.OPTIMISTIC}",
     )
 
 

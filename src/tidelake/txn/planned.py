@@ -29,7 +29,7 @@ from tidelake.errors import (
 from tidelake.model import Action, Instant, State
 from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeline
 from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.heartbeat import is_alive, last_beats
+from tidelake.txn.heartbeat import is_alive, last_beats, live_writers
 from tidelake.txn.keeper import MetadataKeeper
 from tidelake.txn.opening import entered
 from tidelake.txn.protocol import Transaction
@@ -58,12 +58,14 @@ def find_plan(timeline: Timeline, requested_time: str, action: Action) -> Instan
     if others:
         raise ConfigError(
             f"{requested_time} is a {others[0].planned_as} and no {action}",
-            next_step=_pending_plans(timeline, action),
+            next_step=f"schedule a {action} first, or give the time of one that is pending; "
+            + _pending_plans(timeline, action),
         )
     raise PlanRemovedError(
         f"the timeline has no {action} {requested_time}: it was removed, or archived once it had "
         "completed",
-        next_step=_pending_plans(timeline, action),
+        next_step=f"schedule a new {action} if there is still something to do; "
+        + _pending_plans(timeline, action),
     )
 
 
@@ -81,11 +83,7 @@ def _is_half_archived(timeline: Timeline, instant: Instant, action: Action) -> b
 
 def _pending_plans(timeline: Timeline, action: Action) -> str:
     plans = [i.requested_time for i in timeline.pending if i.planned_as is action]
-    return (
-        f"pending are {', '.join(plans)}"
-        if plans
-        else f"schedule a {action} first: none is pending"
-    )
+    return f"pending are {', '.join(plans)}" if plans else f"no {action} is pending"
 
 
 def schedule(
@@ -104,7 +102,14 @@ def schedule(
     concurrency = concurrency or Concurrency()
     with concurrency.section():
         config, timeline, times = entered(
-            env, config, timeline, keeper, concurrency, roll_back=roll_back, use_markers=use_markers
+            env,
+            config,
+            timeline,
+            keeper,
+            concurrency,
+            roll_back=roll_back,
+            use_markers=use_markers,
+            is_service=True,
         )
         publisher = Publisher(env.storage, config)
         while True:
@@ -137,15 +142,21 @@ def take_over(
 ) -> Transaction:
     """Return the transaction that carries out a pending plan; raise as `find_plan` does.
 
-    Where others may be at work, `PlanRunningError` is raised for a plan that gives signs of life.
+    `PlanRunningError` is raised for a plan that gives signs of life.
     """
-    find_plan(timeline, requested_time, action)
+    plan = find_plan(timeline, requested_time, action)
     concurrency = concurrency or Concurrency()
     with concurrency.section():
-        if concurrency.is_shared:
-            _refuse_running(env, requested_time, action, concurrency)
+        _refuse_running(env, plan, concurrency)
         config, timeline, times = entered(
-            env, config, timeline, keeper, concurrency, roll_back=roll_back, use_markers=use_markers
+            env,
+            config,
+            timeline,
+            keeper,
+            concurrency,
+            roll_back=roll_back,
+            use_markers=use_markers,
+            is_service=True,
         )
         contents = TimelineContents(env.storage, config)
         rollback = Rollback(env, config, timeline, times, keeper, concurrency)
@@ -169,7 +180,8 @@ def take_over(
             concurrency=concurrency,
             owner=env.ids.new(),
         )
-        txn.show_life()
+        if concurrency.is_shared:
+            txn.show_life()
         return txn
 
 
@@ -198,17 +210,20 @@ def _targets(contents: TimelineContents, rollback: Instant, requested_time: str)
     return target is not None and target.commit_time == requested_time
 
 
-def _refuse_running(
-    env: Env, requested_time: str, action: Action, concurrency: Concurrency
-) -> None:
-    if is_alive(
-        last_beats(env.storage),
-        requested_time,
-        now_ms=env.clock.now_ms(),
-        expires_ms=concurrency.expires_after_ms,
-    ):
+def _refuse_running(env: Env, plan: Instant, concurrency: Concurrency) -> None:
+    """Raise `PlanRunningError` when somebody carries the plan out.
+
+    Where one writes, an attempt is dead once its process has ended for sure; where several do, its
+    tasks may outlive it, and it has to be silent for long enough.
+    """
+    expires_ms = concurrency.expires_after_ms
+    if concurrency.is_shared:
+        is_running = is_alive(last_beats(env), plan.requested_time, expires_ms=expires_ms)
+    else:
+        is_running = any(live_writers(env, [plan], expires_ms=expires_ms))
+    if is_running:
         raise PlanRunningError(
-            f"{action} {requested_time} is being carried out by somebody else",
+            f"{plan.planned_as} {plan.requested_time} is being carried out by somebody else",
             next_step="let it finish; if it died, it may be run again once it has given no sign of "
-            f"life for {concurrency.expires_after_ms // 1000} s",
+            f"life for {expires_ms // 1000} s",
         )

@@ -6,21 +6,25 @@
 2. Failed writes are rolled back: see `txn.rollback`. The next `begin` goes on where this one ended.
 3. `requested` appears. A crash leaves an instant without files.
 
+   The heartbeat appears after it, and is renewed from now on.
+
 `start`
-4. The heartbeat appears, then `inflight`. A crash still leaves an instant without files.
+4. `inflight` appears. A crash still leaves an instant without files.
 
 Tasks, through `files`
-5. For every file its marker, then the file, then a look at the heartbeat. A crash leaves files that
-   no reader shows, and each of them is known by a marker.
+5. For every file its marker, then the file, then a look whether it is wanted: at the seal and the
+   heartbeat. A crash leaves files that no reader shows, and each of them is known by a marker.
 
 `commit`
-6. The heartbeat goes: a task that is still running will now delete its own file.
+6. The seal appears: a task that is still running will now delete its own file. The heartbeat stays,
+   because Apache's lazy cleaner looks at it without the lock, and would take this write for failed.
 7. Files that have a marker and no stat go; tasks that were retried or ran twice wrote them.
 8. The metadata table learns of the files. A crash leaves a metadata table that is ahead; readers
    pass over what it says of pending instants, and a rollback of the instant takes it back.
 9. **The completed file appears**, whole or not at all, and only if it is not there. Before it a
    crash leaves the table as it was, after it the table as it is to be.
-10. The markers go. A crash leaves markers that nobody reads.
+10. The heartbeat goes, then the seal, then the markers. A crash leaves files that nobody reads, and
+   that clean and archival delete.
 
 Up to step 9 the next write, ours or Apache's, finds a pending instant and rolls it back by its
 markers. When step 9 fails, the timeline is read again, and if the file is there, the commit landed.
@@ -33,8 +37,11 @@ it began, it does not write over.
 
 With several writers two parts are critical sections under the table's lock, and each begins with a
 look at the timeline: `begin`, where a time is taken and published, and `commit` from step 6 to 9.
-In the second the write is compared with what others did since the first: see `txn.concurrency`. The
-heartbeat then appears with `requested`, is renewed while tasks write, and goes after step 9.
+In the second the write is compared with what others did since the first: see `txn.concurrency`.
+
+The heartbeat of a plan that one writer carries out alone appears after `inflight`, so that of two
+that begin at once the first goes on. A write that fails puts the seal too, and its heartbeat goes
+once its rollback is on the timeline.
 """
 
 from __future__ import annotations
@@ -74,9 +81,10 @@ from tidelake.txn.commits import WRITE_ID, commit_of, made_under, paths_of
 from tidelake.txn.concurrency import WRITER, Concurrency, Reviewer, SchemaResolver, lost
 from tidelake.txn.conflict import Footprint
 from tidelake.txn.early import Lookout
-from tidelake.txn.heartbeat import Heartbeat, Sharer, is_alive, last_beats
+from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
 from tidelake.txn.keeper import MetadataKeeper, changes_of
 from tidelake.txn.markers import delete_markers, delete_strays
+from tidelake.txn.passed_over import PassedOver
 from tidelake.txn.rollback import Rollback
 from tidelake.txn.time import InstantTimes
 from tidelake.txn.unlocked import came_late
@@ -143,8 +151,10 @@ class Transaction:
             requested_time,
             interval_ms=self._concurrency.heartbeat_ms,
             expires_ms=self._concurrency.expires_after_ms,
-            owner=owner or self._said(),
+            owner=owner,
+            shares=self._concurrency.is_shared,
         )
+        self._passed_over = PassedOver(env, config, times, keeper, self._concurrency)
         self._lookout = Lookout(
             env,
             requested_time,
@@ -152,17 +162,10 @@ class Transaction:
             expires_ms=self._concurrency.expires_after_ms,
         )
 
-    def _said(self) -> str:
-        """Return what the heartbeat of a write of its own says."""
-        if not self._concurrency.is_shared:
-            return ""
-        return Sharer.of_this_process(self._concurrency.expires_after_ms).encode()
-
     def show_life(self) -> None:
-        """Give signs of life from now on, where others share the table."""
-        if self._concurrency.is_shared:
-            self.heartbeat.beat()
-            self.heartbeat.keep_beating()
+        """Give signs of life from now on."""
+        self.heartbeat.beat()
+        self.heartbeat.keep_beating()
 
     @property
     def marker_folder(self) -> str:
@@ -219,10 +222,9 @@ class Transaction:
                 raise lost(self.instant_time, "somebody else carries the plan out")
             if not self._publisher.start(self.instant_time, self.action, content):
                 raise lost(self.instant_time, "somebody else carries the plan out")
-            self.heartbeat.beat()
+            if not self._concurrency.is_shared:
+                self.show_life()
             return
-        if not self._concurrency.is_shared:
-            self.heartbeat.beat()
         if not self._publisher.start(self.instant_time, self.action, content):
             raise InstantLostError(
                 f"instant {self.instant_time} was started by somebody else",
@@ -296,7 +298,7 @@ class Transaction:
             content, metadata = self._content(stats, schema, replaced or {}, extra or {})
             if not self._is_mine():
                 raise lost(self.instant_time, "somebody else carries the plan out")
-            self.heartbeat.end()
+            self.heartbeat.seal()
             delete_strays(self._storage, self.instant_time, paths_of(stats))
             if not self._publisher.is_pending(self.instant_time, self.action, State.INFLIGHT):
                 raise lost(self.instant_time, "somebody rolled it back")
@@ -313,24 +315,31 @@ class Transaction:
             completion_time=completion_time,
         )
         try:
-            if self._concurrency.is_shared:
-                # A sign of life that was on its way may have arrived after the end.
-                self.heartbeat.end()
+            self.heartbeat.end()
             delete_markers(self._storage, self.instant_time)
         except StorageError as cause:
             # The write counts; its markers are read by nobody, and archival removes them.
             _log.warning("what %s left on its way stays: %s", self.instant_time, cause.problem)
+        self._passed_over.carry_out()
         return commit_of(instant, metadata, attempts)
 
     def abort(self) -> None:
         """Roll the write back, unless it has landed or might have."""
         self._lookout.end()
         if self.outcome is not Outcome.NOT_LANDED:
+            # A file that is on its way may still arrive: the heartbeat expires by itself.
+            self.heartbeat.stop()
             return
         if not self._is_mine():
             self.heartbeat.stop()
             return
-        self.heartbeat.end()
+        try:
+            self.heartbeat.seal()
+            self._roll_back()
+        finally:
+            self.heartbeat.end()
+
+    def _roll_back(self) -> None:
         with self._concurrency.section():
             timeline = load_timeline(self._storage, self.config)
             self._times.see(timeline)
@@ -343,9 +352,9 @@ class Transaction:
                 # A plan that is not yet started leaves nothing to undo.
                 for instant in mine:
                     if instant.state is State.INFLIGHT:
-                        rollback.run(instant, keep_plan=not self._is_removable)
+                        rollback.run(instant, keep_plan=not self._is_removable, is_sealed=True)
                 return
-            scheduled = [rollback.schedule(instant) for instant in mine]
+            scheduled = [rollback.schedule(instant, is_sealed=True) for instant in mine]
             if not mine:
                 # Somebody rolled it back; tasks may have left files since then.
                 delete_strays(self._storage, self.instant_time, ())
@@ -368,9 +377,7 @@ class Transaction:
     ) -> None:
         if not isinstance(error, Exception):
             if error is not None:
-                # A process that goes on, such as a notebook, must not speak for a write that ended.
-                self._lookout.end()
-                self.heartbeat.stop()
+                self._give_up()
             return
         try:
             self.abort()
@@ -385,6 +392,14 @@ class Transaction:
         if found is not None and error is not found:
             # The tasks failed because they were told to.
             raise found from error
+
+    def _give_up(self) -> None:
+        """Speak no more for a write that was interrupted, in a process that may go on."""
+        self._lookout.end()
+        self.heartbeat.stop()
+        if self.outcome is Outcome.NOT_LANDED:
+            # Tasks that still run delete their files; the next write rolls this one back.
+            self.heartbeat.give_up()
 
     def _reviewed(
         self,
@@ -436,12 +451,15 @@ class Transaction:
         resolve_schema: SchemaResolver | None,
     ) -> str:
         """Hold a write that thought it was alone to what others completed since it began."""
-        now = load_timeline(self._storage, self.config)
+        now = self._reviewed_on = load_timeline(self._storage, self.config)
+        self._times.see(now)
+        reviewer = self._reviewer(now)
+        if len(now.pending) > 1:
+            reviewer.refuse_pending_writes(self._footprint(stats, replaced))
         done = {i.key for i in self._seen.completed}
         company = [i for i in now.writes() if i.key not in done]
         if not company:
             return schema
-        reviewer = self._reviewer(now)
         reviewer.refuse_lost(self.instant_time)
         self._refuse_same(now, reviewer.contents)
         _log.warning(
@@ -492,6 +510,7 @@ class Transaction:
             table_version=self.config.table_version,
             history=open_history(self._storage, self.config),
             is_alive=self._gives_signs_of_life,
+            roll_back_dead=lambda dead: self._passed_over.publish_rollback(dead, now),
             late=late,
         )
 
@@ -515,9 +534,8 @@ class Transaction:
 
     def _gives_signs_of_life(self, instant_time: str) -> bool:
         return is_alive(
-            last_beats(self._storage),
+            last_beats(self._env),
             instant_time,
-            now_ms=self._env.clock.now_ms(),
             expires_ms=self._concurrency.expires_after_ms,
         )
 

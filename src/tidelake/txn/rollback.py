@@ -3,7 +3,8 @@
 A rollback is an instant itself. It keeps an order, in which a crash leaves these states:
 
 1. The heartbeat of the failed instant goes. A task of it that is still running finds that out once
-   it has written its file, and deletes the file itself; all others have left a marker by then.
+   it has written its file, and deletes the file itself; all others have left a marker by then. A
+   writer that rolls itself back has put its seal, and keeps the heartbeat until after step 2.
 2. `rollback.requested` says which files are to go. Before it, nothing has happened. After it, the
    plan is the truth, and whoever comes next, Apache Hudi included, carries out the same plan again.
 3. `rollback.inflight`, then the metadata table forgets the failed instant, then the files of the
@@ -31,6 +32,7 @@ from tidelake.errors import (
     CorruptFileError,
     MissingFileError,
     PlanRunningError,
+    TidelakeError,
     UnsupportedTableError,
 )
 from tidelake.formats import plans
@@ -46,7 +48,7 @@ from tidelake.model import WRITE_ACTIONS, Action, Instant, State
 from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeline
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.failed_files import Undone, files_by_listing, plan_requests
-from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
+from tidelake.txn.heartbeat import Heartbeat, delete_seals, is_alive, last_beats
 from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable
 from tidelake.txn.markers import delete_markers
 from tidelake.txn.time import InstantTimes
@@ -119,21 +121,38 @@ class Rollback:
         self._times = times
         self._publisher = Publisher(env.storage, config)
 
-    def run(self, instant: Instant, *, use_markers: bool = True, keep_plan: bool = False) -> None:
+    def run(
+        self,
+        instant: Instant,
+        *,
+        use_markers: bool = True,
+        keep_plan: bool = False,
+        is_sealed: bool = False,
+    ) -> None:
         """Roll back one instant that never completed.
 
         With `keep_plan` it is an attempt at a service, after which the service is requested again.
         """
-        self.carry_out(self.schedule(instant, use_markers=use_markers, keep_plan=keep_plan))
+        scheduled = self.schedule(
+            instant, use_markers=use_markers, keep_plan=keep_plan, is_sealed=is_sealed
+        )
+        self.carry_out(scheduled)
 
     def schedule(
-        self, instant: Instant, *, use_markers: bool = True, keep_plan: bool = False
+        self,
+        instant: Instant,
+        *,
+        use_markers: bool = True,
+        keep_plan: bool = False,
+        is_sealed: bool = False,
     ) -> Scheduled:
         """Put the rollback of an instant that never completed on the timeline.
 
         Where several write, the timeline must have been loaded under the lock that is held now.
+        `is_sealed` says that the writer rolls itself back, and has told its tasks so.
         """
-        self._storage.delete(heartbeat_path(instant.requested_time))
+        if not is_sealed:
+            self._storage.delete(heartbeat_path(instant.requested_time))
         action = instant.planned_as if keep_plan else instant.planned_as.completed_as
         target = InstantInfo(commit_time=instant.requested_time, action=action.value)
         requests = plan_requests(
@@ -234,9 +253,22 @@ class Rollback:
 
         Raises `PlanRunningError` where several write and somebody else is at it.
         """
+        heartbeat = self._heartbeat(scheduled.requested_time)
+        if heartbeat is None:
+            return self._carry_out(scheduled, None)
+        try:
+            metadata = self._carry_out(scheduled, heartbeat)
+        except TidelakeError:
+            heartbeat.give_up()
+            raise
+        finally:
+            heartbeat.stop()
+        heartbeat.end()
+        return metadata
+
+    def _carry_out(self, scheduled: Scheduled, heartbeat: Heartbeat | None) -> RollbackMetadata:
         time, target = scheduled.requested_time, scheduled.target
         began_ms = self._env.clock.now_ms()
-        heartbeat = self._heartbeat(time)
         with self._concurrency.section():
             if heartbeat is not None:
                 self._refuse_running(time)
@@ -247,27 +279,21 @@ class Rollback:
             self._times.refuse_future()
             self._publisher.start(time, Action.ROLLBACK)
             is_forgotten = self._hide(target)
-        try:
-            done = self._delete(scheduled.plan.rollback_requests or (), time, target)
-            with self._concurrency.section():
-                if heartbeat is not None:
-                    self._refuse_taken_over(time, heartbeat)
-                    self._concurrency.ensure()
-                self._forget(target, keep_plan=scheduled.keep_plan)
-                metadata = self._metadata(time, target, done, began_ms)
-                changes = done.changes(with_deletes=not is_forgotten)
-                if changes:
-                    self._concurrency.ensure()
-                    self._keeper.record(time, changes, self._times)
-                completion_time = self._times.next()
-                self._concurrency.ensure()
-                path = self._publisher.completed_path(time, Action.ROLLBACK, completion_time)
-                self._storage.put_if_absent(path, plans.encode(metadata))
-        finally:
+        done = self._delete(scheduled.plan.rollback_requests or (), time, target)
+        with self._concurrency.section():
             if heartbeat is not None:
-                heartbeat.stop()
-        if heartbeat is not None:
-            heartbeat.end()
+                self._refuse_taken_over(time, heartbeat)
+                self._concurrency.ensure()
+            self._forget(target, keep_plan=scheduled.keep_plan)
+            metadata = self._metadata(time, target, done, began_ms)
+            changes = done.changes(with_deletes=not is_forgotten)
+            if changes:
+                self._concurrency.ensure()
+                self._keeper.record(time, changes, self._times)
+            completion_time = self._times.next()
+            self._concurrency.ensure()
+            path = self._publisher.completed_path(time, Action.ROLLBACK, completion_time)
+            self._storage.put_if_absent(path, plans.encode(metadata))
         return metadata
 
     def _heartbeat(self, rollback_time: str) -> Heartbeat | None:
@@ -289,9 +315,8 @@ class Rollback:
             i.requested_time == rollback_time and i.action is Action.ROLLBACK
             for i in timeline.pending
         )
-        beats, now_ms = last_beats(self._storage), self._env.clock.now_ms()
         expires_ms = self._concurrency.expires_after_ms
-        is_running = is_alive(beats, rollback_time, now_ms=now_ms, expires_ms=expires_ms)
+        is_running = is_alive(last_beats(self._env), rollback_time, expires_ms=expires_ms)
         if is_running or not is_pending:
             raise PlanRunningError(
                 f"rollback {rollback_time} is carried out by somebody else",
@@ -339,6 +364,7 @@ class Rollback:
         self._publisher.remove(n for n in names if names[n] in pending)
         self._publisher.remove(savepoint_files(self._timeline, target.commit_time))
         delete_markers(self._storage, target.commit_time)
+        delete_seals(self._storage, target.commit_time)
 
     def _metadata(
         self, rollback_time: str, target: InstantInfo, done: Undone, began_ms: int

@@ -197,7 +197,7 @@ def refused(table: Logged, kind: type[TidelakeError], instant: str) -> str:
 
 def test_a_plan_that_is_gone_is_refused(tmp_path: Path) -> None:
     table = Logged(tmp_path)
-    assert "schedule a compaction first" in refused(table, PlanRemovedError, "20260101000000000")
+    assert "schedule a new compaction" in refused(table, PlanRemovedError, "20260101000000000")
     planned = table.plan()
     assert planned in refused(table, PlanRemovedError, "20260101000000000")
 
@@ -264,6 +264,8 @@ class Interrupted:
         self, tasks: Sequence[SliceTask], work: SliceWork[R]
     ) -> Generator[tuple[SliceTask, R], None, None]:
         yield from self._here.run(tasks[:1], work)
+        # This attempt has given no sign of life for long.
+        (self._table.root / heartbeat_path(self._planned)).unlink()
         self._table.compactor().run(self._planned)
         yield from self._here.run(tasks[1:], work)
 
@@ -345,7 +347,7 @@ def test_where_others_write_rollbacks_of_dead_attempts_are_finished_first(
     planned = table.compactor(options=shared).schedule()
     assert planned is not None
     for name, ending in (
-        ("delete", heartbeat_path(planned)),
+        ("put", ".sealed"),
         ("put_if_absent", "rollback.requested"),
     ):
         storage = FaultyStorage(open_storage(str(tmp_path)), dies(name, ending))
@@ -370,9 +372,12 @@ def test_the_metadata_table_learns_of_a_compaction(version: int, tmp_path: Path)
     before = table.rows()
     planned = table.plan()
     table.write(upsert(5, "a"))
-    storage = FaultyStorage(open_storage(str(tmp_path)), dies("delete", heartbeat_path(planned)))
+    storage = FaultyStorage(open_storage(str(tmp_path)), dies("put", ".sealed"))
     with pytest.raises(Crash):
         table.compactor(storage).run(planned)
+    with pytest.raises(PlanRunningError, match="120 s"):
+        table.compactor().run(planned)
+    (tmp_path / heartbeat_path(planned)).unlink()
     assert len(table.rows()) == len(before)
     table.compactor().run(planned)
     assert table.compactor().both() is not None

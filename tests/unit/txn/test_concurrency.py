@@ -26,9 +26,9 @@ from tidelake.txn.rollback import Rollback
 
 
 @pytest.fixture(params=[(6, "COPY_ON_WRITE"), (9, "COPY_ON_WRITE"), (9, "MERGE_ON_READ")], ids=str)
-def storage(request: pytest.FixtureRequest) -> MemoryStorage:
+def storage(request: pytest.FixtureRequest, clock: ManualClock) -> MemoryStorage:
     version, kind = request.param
-    made = new_storage(version, TableType(kind))
+    made = new_storage(version, TableType(kind), clock.now_ms)
     toy = Toy(made)
     toy.write({"a": "0", "b": "0"})
     return made

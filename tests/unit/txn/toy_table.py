@@ -197,6 +197,7 @@ class Toy:
         """Return everything that is neither the table's nor of a completed instant.
 
         Markers of a completed instant are nobody's: a crash may leave them until it is archived.
+        Nor is its heartbeat, which goes last, and which a clean deletes.
         """
         contents = TimelineContents(self.storage, self.config)
         named = {
@@ -205,11 +206,17 @@ class Toy:
             for stat in contents.commit_metadata(instant).write_stats
         }
         done = tuple(marker_folder(i.requested_time) for i in self.timeline.writes())
+        completed = {i.requested_time for i in self.timeline.completed}
+
+        def ended(path: str) -> bool:
+            name = path.rpartition("/")[2]
+            return name.strip(".").partition(".")[0] in completed
+
         blocks = {p: self._is_taken_back(p) for p in self.data_files() if p not in named}
         return [
             *(f"{i.requested_time} {i.action} {i.state}" for i in self.timeline.pending),
             *(p for p in self.storage.files_below(".hoodie/.temp") if not p.startswith(done)),
-            *self.storage.files_below(".hoodie/.heartbeat"),
+            *(p for p in self.storage.files_below(".hoodie/.heartbeat") if not ended(p)),
             *(path for path, taken_back in blocks.items() if not taken_back),
         ]
 

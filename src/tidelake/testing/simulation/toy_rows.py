@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.env import Env
-from tidelake.errors import InstantLostError, MissingFileError
+from tidelake.errors import InstantLostError
 from tidelake.files import BlockFilter, SliceTask, WriteSpec
 from tidelake.files.new_file import in_partition, make_partition
+from tidelake.files.wanted import is_wanted
 from tidelake.files.write_task import GroupTarget, WriteKind, WriteToken
 from tidelake.formats.column_bounds import ColumnBounds, ValueKind
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
@@ -26,7 +27,7 @@ from tidelake.formats.log_block import (
     encode_block,
     valid_blocks,
 )
-from tidelake.formats.marker_name import MarkerKind, heartbeat_path, marker_path
+from tidelake.formats.marker_name import MarkerKind, marker_path
 from tidelake.model import TableType
 from tidelake.storage import Storage
 from tidelake.txn import TableSpec, create_table
@@ -160,7 +161,7 @@ def write_toy_file(
     marker = marker_path(spec.marker_folder, path, kind)
     storage.put(marker, b"")
     storage.put(path, data)
-    if not _is_alive(storage, spec):
+    if not is_wanted(storage, spec.instant_time, spec.owner):
         storage.delete(path)
         storage.delete(marker)
         raise InstantLostError(
@@ -223,17 +224,6 @@ def _keys_of(storage: Storage, path: str, instant_time: str) -> Iterator[str]:
         for key, row in _decoded(content).items():
             if row is None or row[3] == instant_time:
                 yield key
-
-
-def _is_alive(storage: Storage, spec: WriteSpec) -> bool:
-    """Look at the heartbeat, as tasks do once they have written a file."""
-    path = heartbeat_path(spec.instant_time)
-    if spec.owner is None:
-        return storage.stat(path) is not None
-    try:
-        return storage.read(path) == spec.owner.encode()
-    except MissingFileError:
-        return False
 
 
 def _encoded(changes: Changes) -> bytes:

@@ -48,6 +48,14 @@ def is_gone(mark: str) -> bool:
     return facts[_STATE] in _GONE_STATES or facts[_START] != found["start"]
 
 
+def runs_beside(mark: str) -> bool:
+    """Return whether the process which left this mark is sure to run here, and is another one."""
+    found = _NAME.match(mark)
+    if found is None or found["machine"] != _machine():
+        return False
+    return int(found["pid"]) != os.getpid() and not is_gone(mark)
+
+
 @cache
 def _mark_of(name: str, pid: int) -> str:
     machine, facts = _machine(), _facts(pid)
