@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelake.errors import reading
-from tidelake.files.base_file import readable
+from tidelake.files.base_file import readable, source_of
 from tidelake.files.log_records import raw_records
 from tidelake.formats import delete_block
 from tidelake.formats.bloom_filter import BloomFilter
@@ -51,7 +50,7 @@ def shared_keys(
 def _written(storage: Storage, path: str, instant_time: str) -> Iterator[pa.StringArray]:
     """Return the keys in a file that an instant wrote there, a batch or a block at a time."""
     if path.endswith(_BASE):
-        with readable(path), pq.ParquetFile(_source(storage, path)) as file:
+        with readable(path), pq.ParquetFile(source_of(storage, path)) as file:
             for batch in file.iter_batches(columns=[COMMIT_TIME, RECORD_KEY]):
                 is_of = pc.equal(batch.column(COMMIT_TIME), instant_time)
                 yield batch.column(RECORD_KEY).filter(is_of)
@@ -77,9 +76,5 @@ def _may_hold(bloom: BloomFilter, keys: pa.StringArray) -> pa.BooleanArray:
 def _bloom(storage: Storage, path: str) -> BloomFilter | None:
     if not path.endswith(_BASE):
         return None
-    with readable(path), pq.ParquetFile(_source(storage, path)) as file:
+    with readable(path), pq.ParquetFile(source_of(storage, path)) as file:
         return from_metadata(file.metadata).bloom_filter
-
-
-def _source(storage: Storage, path: str) -> Any:
-    return storage.local_path(path) or storage.open(path)

@@ -7,16 +7,15 @@ import io
 import json
 import zlib
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 
 from tidelake.errors import Malformed
+from tidelake.formats._inflation import most_inflated
 
 MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
-#: Deflate cannot shrink further than about 1:1032, so a greater claim is a lie.
-_MOST_INFLATION = 1100
 #: Bytes appended before decoding: whoever reads into them ran over the end of the data.
 _MARGIN = b"\0" * 16
 
@@ -152,28 +151,83 @@ def _parsed(text: bytes) -> Any:
     return schema
 
 
-def _refuse_endless(schema: object, enclosing: frozenset[str] = frozenset()) -> None:
-    """Refuse a damaged schema under which decoding would not come to an end.
+#: Values without bytes that one record may hold; Hudi's own schemas have none.
+_MOST_EMPTY_VALUES = 1000
 
-    Hudi's schemas have neither of the two: records inside themselves, and arrays whose items take
-    no bytes, for which a wrong count never runs out of data.
+
+def _refuse_endless(schema: object) -> None:
+    """Refuse a schema under which a few bytes decode to no end of values.
+
+    Hudi's schemas have nothing of the kind: records inside themselves, arrays whose items take no
+    bytes, for which a wrong count never runs out of data, and records that hold one another so
+    often that there are more empty values than anybody can hold.
     """
-    if isinstance(schema, str) and schema in enclosing:
-        raise Malformed(f"the writer schema puts {schema} inside itself")
-    if isinstance(schema, list):
-        for branch in schema:
-            _refuse_endless(branch, enclosing)
-    elif isinstance(schema, dict):
-        items = schema.get("items")
-        if items == "null" or (
-            isinstance(items, dict)
-            and (items.get("type") == "null" or items.get("fields") == [] or items.get("size") == 0)
-        ):
-            raise Malformed("the writer schema has an array of nothing")
-        if schema.get("type") == "record":
-            enclosing |= {str(schema.get("name"))}
-        for key in ("fields", "type", "items", "values"):
-            _refuse_endless(schema.get(key), enclosing)
+    if _Sizes().of(schema).empty_values > _MOST_EMPTY_VALUES:
+        raise Malformed("the writer schema has more empty values than any record needs")
+
+
+class _Size(NamedTuple):
+    """What a value takes: its fewest bytes, and how many values without bytes are in it."""
+
+    least_bytes: int
+    empty_values: int
+
+
+class _Sizes:
+    """Sizes of the types of one schema, each worked out once."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, _Size | None] = {}
+
+    def of(self, schema: object) -> _Size:
+        if isinstance(schema, str):
+            return self._of_name(schema)
+        if isinstance(schema, list):
+            branches = [self.of(branch) for branch in schema]
+            return _Size(1, max((size.empty_values for size in branches), default=0))
+        if not isinstance(schema, dict):
+            return _Size(1, 0)
+        kind = schema.get("type")
+        if kind == "record":
+            return self._of_record(schema)
+        if kind == "fixed":
+            size = schema.get("size")
+            found = _Size(size if isinstance(size, int) else 0, 0 if size else 1)
+            self._named[str(schema.get("name"))] = found
+            return found
+        if kind == "enum":
+            self._named[str(schema.get("name"))] = _Size(1, 0)
+            return _Size(1, 0)
+        if kind == "array":
+            if not self.of(schema.get("items")).least_bytes:
+                raise Malformed("the writer schema has an array of nothing")
+            return _Size(1, 0)
+        if kind == "map":
+            self.of(schema.get("values"))
+            return _Size(1, 0)
+        return self.of(kind)
+
+    def _of_name(self, name: str) -> _Size:
+        if name == "null":
+            return _Size(0, 1)
+        if name not in self._named:
+            return _Size(1, 0)
+        found = self._named[name]
+        if found is None:
+            raise Malformed(f"the writer schema puts {name} inside itself")
+        return found
+
+    def _of_record(self, schema: dict[str, Any]) -> _Size:
+        name = str(schema.get("name"))
+        self._named[name] = None
+        least_bytes = empty_values = 0
+        for field in schema.get("fields") or ():
+            size = self.of(field.get("type"))
+            least_bytes += size.least_bytes
+            empty_values += size.empty_values
+        found = _Size(least_bytes, empty_values + (0 if least_bytes else 1))
+        self._named[name] = found
+        return found
 
 
 def _decode_record(
@@ -219,10 +273,13 @@ def _inflated(body: bytes, codec: bytes) -> bytes:
         raise Malformed(f"the Avro codec {codec!r} is not one that Hudi writes")
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     try:
-        result = inflater.decompress(body, len(body) * _MOST_INFLATION)
+        most = most_inflated(len(body))
+        result = inflater.decompress(body, most)
     except zlib.error as cause:
         raise Malformed(f"an Avro block does not inflate: {cause}") from cause
     if not inflater.eof:
+        if len(result) >= most:
+            raise Malformed(f"an Avro block of {len(body)} bytes inflates to more than {most}")
         raise Malformed("an Avro block does not inflate to its end")
     return result
 

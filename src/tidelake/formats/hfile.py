@@ -17,6 +17,7 @@ from typing_extensions import Self
 
 from tidelake.errors import Malformed
 from tidelake.formats._byte_reader import ByteReader
+from tidelake.formats._inflation import most_inflated
 
 TRAILER_BYTES = 4096
 _MAJOR_VERSION = 3
@@ -363,7 +364,7 @@ def _check_ascending(level: list[_IndexEntry], end: int) -> None:
 
 
 def _gunzip(packed: memoryview, size: int) -> bytes:
-    if size > len(packed) * _BEST_RATIO:
+    if size > min(len(packed) * _BEST_RATIO, most_inflated(len(packed))):
         raise Malformed(f"{len(packed)} packed bytes cannot unfold to {size}")
     unpack = zlib.decompressobj(wbits=31)
     try:

@@ -22,6 +22,11 @@ _INT64 = struct.Struct(">q")
 _SMALLEST_BLOCK = 4 + 4 + 4 + 8 + 4 + 8
 
 
+#: A write adds a block or two to a log, and a log is full at some size: more of them say nothing,
+#: and each takes more memory than it has bytes.
+_MOST_BLOCKS = 100_000
+
+
 class BlockKind(IntEnum):
     """What a block holds; the numbers are those on disk."""
 
@@ -133,9 +138,11 @@ def decode_blocks(data: bytes) -> list[LogBlock]:
     """
     if len(data) >= len(MAGIC) and not data.startswith(MAGIC):
         raise Malformed("a log file starts with #HUDI#, but this one does not")
-    blocks = []
+    blocks: list[LogBlock] = []
     at = 0
     while at + len(MAGIC) <= len(data):
+        if len(blocks) == _MOST_BLOCKS:
+            raise Malformed(f"a log file has more than {_MOST_BLOCKS} blocks before offset {at}")
         damage = _damage_at(data, at)
         if damage is None:
             block, at = _decode_block(data, at)

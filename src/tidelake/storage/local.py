@@ -37,7 +37,7 @@ class LocalStorage:
 
     def read(self, path: str) -> bytes:
         """Return the whole file, or raise `MissingFileError`."""
-        with _guard(path), open(self._full(path), "rb", buffering=0) as file:  # noqa: PTH123 - hot
+        with _guard(path), self._opened(path, buffering=0) as file:
             return file.read()
 
     def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
@@ -53,7 +53,7 @@ class LocalStorage:
     def open(self, path: str) -> BinaryIO:
         """Return a seekable reader of the file, or raise `MissingFileError`."""
         with _guard(path):
-            return Path(self._full(path)).open("rb")
+            return self._opened(path)
 
     def stat(self, path: str) -> FileInfo | None:
         """Return the file's facts, or None when no such file exists."""
@@ -64,6 +64,7 @@ class LocalStorage:
             return None
         if modes.S_ISDIR(found.st_mode):
             return None
+        _refuse_special(path, found.st_mode)
         return _info(path.rpartition("/")[2], found)
 
     def list(self, folder: str) -> Folder:
@@ -77,9 +78,11 @@ class LocalStorage:
                         folders.append(entry.name)
                         continue
                     try:
-                        files.append(_info(entry.name, entry.stat()))
+                        found = entry.stat()
                     except FileNotFoundError:
                         continue  # deleted since the folder was opened, or a link to nowhere
+                    _refuse_special(f"{folder}/{entry.name}", found.st_mode)
+                    files.append(_info(entry.name, found))
         except MissingFileError:
             return Folder()
         files.sort(key=lambda file: file.name)
@@ -136,7 +139,7 @@ class LocalStorage:
 
     def read_tagged(self, path: str) -> Tagged:
         """Return the whole file with its tag, or raise `MissingFileError`."""
-        with _guard(path), open(self._full(path), "rb", buffering=0) as file:  # noqa: PTH123 - text
+        with _guard(path), self._opened(path, buffering=0) as file:
             return Tagged(file.read(), _tag(os.fstat(file.fileno())))
 
     def put_if_tagged(self, path: str, data: bytes, tag: str) -> str | None:
@@ -201,6 +204,16 @@ class LocalStorage:
             os.unlink(f"{folder}/.{name}.crc")  # noqa: PTH108 - the path is text
         except (FileNotFoundError, NotADirectoryError):
             return
+
+    def _opened(self, path: str, *, buffering: int = -1) -> BinaryIO:
+        """Open the file, and nothing that would keep its reader waiting or reading for ever."""
+        descriptor = os.open(self._full(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            _refuse_special(path, os.fstat(descriptor).st_mode)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return os.fdopen(descriptor, "rb", buffering)
 
     def _refuse_elsewhere(self, path: str) -> None:
         """Refuse to delete behind a link that leads out of the root; the link itself may go."""
@@ -275,6 +288,19 @@ def _write_durably(file: BinaryIO, data: bytes) -> None:
 
 def _tag(found: os.stat_result) -> str:
     return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
+
+
+def _refuse_special(path: str, mode: int) -> None:
+    """Refuse pipes, sockets and devices: they lie where files of the table belong."""
+    if modes.S_ISDIR(mode):
+        raise IsADirectoryError(path)
+    if not modes.S_ISREG(mode):
+        raise StorageError(
+            path,
+            "is a pipe, socket or device and no file",
+            next_step="remove it from the table's folder; if a file of the table was there, "
+            "restore that",
+        )
 
 
 def _info(name: str, found: os.stat_result) -> FileInfo:
