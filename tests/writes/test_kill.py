@@ -78,8 +78,12 @@ def strays(root: Path, case: Case) -> list[str]:
         for stat in state.contents.commit_metadata(instant).write_stats
         for path in (stat.path, *(stat.cdc_stats or ()))
     }
-    # Markers of a write that counts are read by nobody; archival removes them.
-    landed = tuple(f".hoodie/.temp/{i.requested_time}/" for i in state.timeline.writes())
+    # Markers and heartbeats of a write that counts are read by nobody; services remove them.
+    times = [i.requested_time for i in state.timeline.writes()]
+    landed = (
+        *(f".hoodie/.temp/{time}/" for time in times),
+        *(f".hoodie/.heartbeat/{dot}{time}" for time in times for dot in ("", ".")),
+    )
     found = [f"pending {i.requested_time}" for i in state.timeline.pending]
     for path in state.storage.files_below(""):
         name = path.rpartition("/")[2]

@@ -61,8 +61,13 @@ def data_files(folder: str, paths: Iterable[str]) -> None:
         data_file(folder, path.rpartition("/")[2])
 
 
+def is_instant_time(text: str) -> bool:
+    """Return whether a text can be the time of an instant."""
+    return _INSTANT.fullmatch(text) is not None
+
+
 def instant_time(text: str) -> str:
     """Return the time of an instant, or raise `Malformed` for what can be none."""
-    if not _INSTANT.fullmatch(text):
+    if not is_instant_time(text):
         raise Malformed(f"{text!r} is no time of an instant")
     return text

@@ -13,6 +13,7 @@ from tidelake.env import Env
 from tidelake.errors import WriteConflictError
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.formats.marker_name import MARKER_FOLDER, Marker
+from tidelake.formats.table_path import is_instant_time
 from tidelake.txn.candidates import SlotName
 from tidelake.txn.conflict import Slot
 from tidelake.txn.heartbeat import is_alive, last_beats
@@ -71,7 +72,10 @@ class Lookout:
         return sorted(
             name
             for name in self._env.storage.list(MARKER_FOLDER).folders
-            if name < self._instant_time and is_alive(beats, name, expires_ms=self._expires_ms)
+            # Other things lie there too, such as rows that were laid aside.
+            if is_instant_time(name)
+            and name < self._instant_time
+            and is_alive(beats, name, expires_ms=self._expires_ms)
         )
 
     def _begun(self, instant_time: str) -> set[Slot]:

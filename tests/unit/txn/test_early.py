@@ -89,6 +89,15 @@ def test_before_its_first_task_by_what_it_plans(storage: MemoryStorage, clock: M
     first.commit([stat], schema=SCHEMA)
 
 
+def test_what_is_no_instant_stops_nobody(storage: MemoryStorage, clock: ManualClock) -> None:
+    storage.put(".hoodie/.temp/.odd/file", b"")
+    storage.put(heartbeat_path(".odd"), b"")
+    ours = Writer(storage, clock, 1)
+    txn = ours.begin()
+    txn.start(planned("a"))
+    txn.commit([ours.task(txn, "a")], schema=SCHEMA)
+
+
 def test_between_two_tasks_by_its_markers(storage: MemoryStorage, clock: ManualClock) -> None:
     older, ours = Writer(storage, clock, 1), Writer(storage, clock, 2)
     first, second = older.begin(), ours.begin()
