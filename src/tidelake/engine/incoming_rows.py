@@ -78,6 +78,8 @@ def keyed_rows(
     if any(is_nullable(frame.schema, f.name) for f in spec.partition):
         names = ", ".join(f.name for f in spec.partition)
         bad[f"no value in a partition field ({names})"] = keys.is_bad_partition()
+    if spec.partition:
+        bad[unreadable_rows(spec)] = keys.is_unreadable_partition()
     bad |= _null_where_required(required)
     key, path = keys.record_key(), keys.partition_path()
     check = content_hash(frame, columns) if spec.is_made_up else F.xxhash64(key, path)
@@ -101,6 +103,15 @@ def keyed_rows(
     flags = {problem: F.col(_flag(at)) for at, problem in enumerate(bad)}
     copied = keys.copied()
     return Incoming(made, tuple(columns), flags, copied if copied in columns else None)
+
+
+def unreadable_rows(spec: KeySpec) -> str:
+    """Return what is wrong with rows of which `KeyColumns.is_unreadable_partition` is true."""
+    names = ", ".join(f.name for f in spec.partition)
+    return (
+        f"a partition value ({names}) that could not be read back: one with an empty, hidden or "
+        "overlong folder name, a control character, or text that stands for another value"
+    )
 
 
 def read_rows(frame: DataFrame, columns: Sequence[str], required: Sequence[str]) -> Incoming:

@@ -11,7 +11,12 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.config import NullPartitionPolicy, PartitionFieldType
 from tidelake.errors import ConfigError, SchemaError
-from tidelake.formats.partition_path import DEFAULT_PARTITION
+from tidelake.formats.partition_path import (
+    DEFAULT_PARTITION,
+    ENCODED_TEXT,
+    MOST_NAME_BYTES,
+    UNREADABLE_PATH,
+)
 from tidelake.write.keys import UNIT_MS, KeySpec, PartitionField, input_unit
 
 _NULL_PART = "__null__"
@@ -93,6 +98,31 @@ class KeyColumns:
             return F.lit(False)
         nulls = [_column(field.name).isNull() for field in self._spec.partition]
         return reduce(lambda a, b: a | b, nulls)
+
+    def is_unreadable_partition(self) -> Column:
+        """Return whether `formats.partition_path.unreadable` refuses a row's partition."""
+        plain = T.NumericType | T.BooleanType | T.DateType
+        bad = F.lit(False)
+        names = [field.name for field in self._spec.partition]
+        for field in self._spec.partition:
+            is_formatted = field.kind is PartitionFieldType.TIMESTAMP
+            if not is_formatted and isinstance(
+                field_type(self._schema, field.name, "partition"), plain
+            ):
+                continue
+            made = self._path_part(field)
+            lengths = F.transform(F.split(made, "/"), F.octet_length)
+            bad = bad | made.rlike(UNREADABLE_PATH) | (F.array_max(lengths) > MOST_NAME_BYTES)
+            if is_formatted:
+                continue
+            text = self._text(field.name, "partition")
+            bad = bad | F.coalesce(text == DEFAULT_PARTITION, F.lit(False))
+            if self._spec.url_encode:
+                continue
+            bad = bad | F.coalesce(text.rlike(ENCODED_TEXT), F.lit(False))
+            for name in names if self._spec.hive_style and len(names) > 1 else ():
+                bad = bad | F.coalesce(text.contains(f"/{name}="), F.lit(False))
+        return bad
 
     def partition_path(self) -> Column:
         """Return the partition path."""

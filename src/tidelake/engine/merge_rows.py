@@ -20,6 +20,7 @@ from tidelake.engine.incoming_rows import (
     ODD,
     Incoming,
     content_hash,
+    unreadable_rows,
 )
 from tidelake.engine.key_columns import KeyColumns, bucket
 from tidelake.engine.merge_clauses import Deed, Expression, MergeRequest, Side
@@ -278,6 +279,7 @@ class MergeRows:
                     bad[f"no value in a partition field ({names})"] = (
                         is_insert & keys.is_bad_partition()
                     )
+                    bad[unreadable_rows(self.keys)] = is_insert & keys.is_unreadable_partition()
             if checked:
                 moved = ~(new_key.eqNullSafe(key) & new_path.eqNullSafe(path))
                 if self.keys.is_made_up:

@@ -18,6 +18,8 @@ from pyspark.sql import types as T  # noqa: N812
 from tidelake.engine.incoming_rows import CHECK, GROUP, ODD, Incoming
 from tidelake.engine.worker_process import mapped
 from tidelake.errors import SchemaError
+from tidelake.files.new_file import nested_partition
+from tidelake.formats.partition_path import nested
 from tidelake.records.schema import PARTITION_PATH
 from tidelake.write.plan import Workload
 
@@ -112,6 +114,9 @@ def _checked(problems: Sequence[str], tallies: Sequence[Tally]) -> Workload:
     for each in tallies:
         counts.update(each.workload.counts)
         checksum ^= each.workload.checksum
+    inside = nested(partition for partition, _ in counts)
+    if inside is not None:
+        raise nested_partition(*inside)
     odd = sum(each.workload.oddly_hashed for each in tallies)
     return Workload(counts=dict(counts), checksum=checksum, oddly_hashed=odd)
 

@@ -9,12 +9,13 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from tidelake.errors import InstantLostError, StorageError
+from tidelake.errors import InstantLostError, SchemaError, StorageError
 from tidelake.files.wanted import is_wanted
 from tidelake.files.write_task import GroupTarget, WriteSpec
 from tidelake.formats import partition_metadata
 from tidelake.formats.marker_name import MarkerKind, marker_path
 from tidelake.formats.partition_metadata import PartitionMetadata
+from tidelake.formats.partition_path import folders_above
 from tidelake.formats.properties import java_date
 from tidelake.storage import Storage
 
@@ -119,11 +120,35 @@ def make_partition(storage: Storage, target: GroupTarget, spec: WriteSpec) -> No
         return
     path = in_partition(target.partition, partition_metadata.FILE_NAME)
     if storage.stat(path) is None:
+        _refuse_nested(storage, target.partition)
         depth = target.partition.count("/") + 1 if target.partition else 0
         made = PartitionMetadata(commit_time=spec.instant_time, partition_depth=depth)
         day = datetime.strptime(f"{spec.instant_time[:14]}+0000", "%Y%m%d%H%M%S%z")
         saved_at = java_date(int(day.timestamp()) * 1000)
         storage.put_if_absent(path, partition_metadata.encode(made, saved_at))
+
+
+def _refuse_nested(storage: Storage, partition: str) -> None:
+    """Raise `SchemaError` for a partition inside of another: no listing looks below a partition."""
+    for above in folders_above(partition):
+        if storage.stat(in_partition(above, partition_metadata.FILE_NAME)) is not None:
+            raise nested_partition(above, partition)
+    todo = [in_partition(partition, name) for name in storage.list(partition).folders]
+    while todo:
+        below = todo.pop()
+        folder = storage.list(below)
+        if any(file.name == partition_metadata.FILE_NAME for file in folder.files):
+            raise nested_partition(partition, below)
+        todo += [in_partition(below, name) for name in folder.folders]
+
+
+def nested_partition(outer: str, inner: str) -> SchemaError:
+    """Return the error for two partitions of which one lies inside of the other."""
+    return SchemaError(
+        f"partition {inner!r} lies inside of partition {outer!r}: its rows could not be read back",
+        next_step="correct or leave out rows with such a partition value, or create the table with "
+        "hoodie.datasource.write.partitionpath.urlencode=true; nothing was written",
+    )
 
 
 def in_partition(partition: str, name: str) -> str:

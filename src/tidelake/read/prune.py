@@ -7,6 +7,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from tidelake.formats.partition_path import is_old_default
 from tidelake.model import ColumnStats, FileSlice
 from tidelake.read import predicate as bounds
 from tidelake.read.predicate import (
@@ -75,6 +76,9 @@ class Pruner:
 
     def _may_match_in(self, partition: str) -> bool:
         values = partition_values(self._state.config, partition)
+        if is_old_default(partition):
+            # A null of old tables or a value that reads like one: nobody can tell.
+            values = {name: value for name, value in values.items() if value is not None}
         by_path = partition_stats(values, self._types)
         if by_path and not self._matches(by_path):
             return False

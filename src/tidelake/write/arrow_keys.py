@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from tidelake.config import NullPartitionPolicy, PartitionFieldType
 from tidelake.errors import ConfigError, SchemaError
-from tidelake.formats.partition_path import format_path
+from tidelake.formats.partition_path import format_path, unreadable
 from tidelake.records.java_hash import buckets
 from tidelake.records.keys import bucket_of, split_record_key
 from tidelake.records.schema import field_column
@@ -120,16 +120,29 @@ def partition_paths(spec: KeySpec, rows: pa.Table) -> pa.DictionaryArray:
             if field.kind is PartitionFieldType.TIMESTAMP:
                 value = _formatted(spec, value)
             values.append(value)
-        paths.append(
-            format_path(
-                [f.name for f, _ in columns],
-                values,
-                hive_style=spec.hive_style,
-                url_encode=spec.url_encode,
-            )
-        )
+        paths.append(_readable_path(spec, [f.name for f, _ in columns], values))
     return pa.DictionaryArray.from_arrays(
         pa.array(inverse.reshape(-1).astype(np.int32)), pa.array(paths, pa.string())
+    )
+
+
+def _readable_path(spec: KeySpec, fields: Sequence[str], values: Sequence[str | None]) -> str:
+    how = {"hive_style": spec.hive_style, "url_encode": spec.url_encode}
+    path = format_path(fields, values, **how)
+    reason = unreadable(fields, values, path, **how)
+    if reason is not None:
+        shown = ", ".join(f"{n}={v!r}" for n, v in zip(fields, values, strict=True))
+        raise unreadable_partition(f"the partition value {shown} {reason}")
+    return path
+
+
+def unreadable_partition(problem: str) -> SchemaError:
+    """Return the error for rows whose partition could not be read back."""
+    return SchemaError(
+        f"{problem}: it could not be read back",
+        next_step="correct or leave out these rows, or create the table with "
+        "hoodie.datasource.write.partitionpath.urlencode=true and "
+        "hoodie.datasource.write.hive_style_partitioning=true; nothing was written",
     )
 
 

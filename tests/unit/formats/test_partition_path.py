@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelake.formats.partition_path import escape, format_path, parse_path, unescape
+from tidelake.formats.partition_path import (
+    escape,
+    format_path,
+    nested,
+    parse_path,
+    unescape,
+    unreadable,
+)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +70,47 @@ def test_an_empty_value_and_the_old_default_partition_are_null() -> None:
 )
 def test_a_path_of_another_shape_is_told(path: str, fields: tuple[str, ...]) -> None:
     assert parse_path(path, fields, hive_style=True, url_encode=False) is None
+
+
+ODD = ["a//b", "a/", "a/.", "a/./b", "a/../b", "/", "a\\b", "a\nb", "\0", "x" * 256, "a%2Fb"]
+
+
+@pytest.mark.parametrize("hive", [False, True])
+@pytest.mark.parametrize("value", [*ODD, "__HIVE_DEFAULT_PARTITION__"])
+def test_a_value_that_no_listing_gives_back_is_refused(value: str, hive: bool) -> None:
+    path = format_path(("p",), (value,), hive_style=hive, url_encode=False)
+    assert unreadable(("p",), (value,), path, hive_style=hive, url_encode=False)
+
+
+@pytest.mark.parametrize("value", [".", "..", ".hoodie", ".hoodie/timeline", ".a", "./a"])
+def test_a_hidden_folder_is_refused_where_nothing_stands_before_the_value(value: str) -> None:
+    for hive, encode in [(False, False), (False, True)]:
+        path = format_path(("p",), (value,), hive_style=hive, url_encode=encode)
+        assert unreadable(("p",), (value,), path, hive_style=hive, url_encode=encode)
+
+
+@pytest.mark.parametrize(
+    "value", [None, "", "a", "a b", "a/b", "a.b", "default", "100%", "é:=", " "]
+)
+def test_other_values_are_taken(value: str | None) -> None:
+    for hive in (False, True):
+        path = format_path(("p",), (value,), hive_style=hive, url_encode=False)
+        assert unreadable(("p",), (value,), path, hive_style=hive, url_encode=False) is None
+
+
+@pytest.mark.parametrize("value", [v for v in ODD if len(v) < 256])
+def test_what_is_encoded_is_taken_behind_the_name_of_its_field(value: str) -> None:
+    path = format_path(("p",), (value,), hive_style=True, url_encode=True)
+    assert unreadable(("p",), (value,), path, hive_style=True, url_encode=True) is None
+    assert parse_path(path, ("p",), hive_style=True, url_encode=True) == (value,)
+
+
+def test_a_value_that_reads_like_two_fields_is_refused() -> None:
+    values = ("x/q=1", "2")
+    path = format_path(("p", "q"), values, hive_style=True, url_encode=False)
+    assert unreadable(("p", "q"), values, path, hive_style=True, url_encode=False)
+
+
+def test_a_partition_inside_of_another_is_noticed() -> None:
+    assert nested(["a", "b/c", "a/b/c"]) == ("a", "a/b/c")
+    assert nested(["a", "ab", "b/c", "b/d"]) is None
