@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import types as T  # noqa: N812 - the customary name
@@ -14,13 +15,11 @@ from tidelake.errors import ConfigError, SchemaError
 from tidelake.files.write_task import ColumnSet
 from tidelake.records.schema import top_level
 
-_NAME = r"(?:\w+|`[^`]+`)"
-#: Words and signs that make more of a condition than parts of which all have to hold.
-_COMPOUND = re.compile(r"(?i)\b(?:or|not|case|between)\b|[()]|--|/\*")
-_COMPARISON = re.compile(
-    rf"\s*(?:target|t)\.({_NAME})\s*(=|<=|>=|<|>)\s*('[^'\\]*'|-?\d+(?:\.\d+)?)\s*"
-)
-_EQUALITY = re.compile(rf"\s*({_NAME})\.({_NAME})\s*=\s*({_NAME})\.({_NAME})\s*")
+if TYPE_CHECKING:
+    from tidelake.engine.conditions import Qualifiers
+
+#: How expressions call a row of the table.
+TABLE_WORDS = ("target", "t")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,14 +218,19 @@ class On:
     names: tuple[str, ...] = ()
     condition: Expression | None = None
     covers_identity: bool = False
+    qualifiers: Qualifiers | None = None
 
 
 def plan_on(
     on: Expression | Sequence[str] | None,
     source: Sequence[str],
     shape: TableShape,
+    expressions: Iterable[Expression] = (),
 ) -> On:
-    """Return how the merge finds matches; raise `SchemaError` for columns that are not there."""
+    """Return how the merge finds matches; raise `SchemaError` for columns that are not there.
+
+    `expressions` are all those of the merge: which word means the table depends on them.
+    """
     if on is None:
         if not shape.key:
             raise ConfigError(
@@ -239,11 +243,19 @@ def plan_on(
     if isinstance(on, str):
         names = [on.strip("` ")]
         if matching(names[0], shape.columns) is None or matching(names[0], source) is None:
-            equal = _equalities(on)
+            from tidelake.engine.conditions import Qualifiers, equal_columns  # see `mentions`
+
+            word = table_word([on, *expressions])
+            # The source may have an alias that is the other word.
+            other = [each for each in TABLE_WORDS if each != word]
+            words = Qualifiers.of(word, (*other, *shape.columns, *source))
+            equal = equal_columns(on, words)
+            names = [matching(name, shape.columns) or name for name in equal or ()]
             return On(
                 condition=on,
-                names=tuple(equal or ()),
-                covers_identity=equal is not None and shape.fixed >= set(equal),
+                names=tuple(names),
+                covers_identity=equal is not None and shape.fixed >= set(names),
+                qualifiers=words,
             )
     else:
         names = list(on)
@@ -260,33 +272,32 @@ def plan_on(
     return On(names=found, covers_identity=shape.fixed >= set(found))
 
 
-def _equalities(condition: str) -> list[str] | None:
-    """Return the columns of a condition that says nothing but `target.x = source.x and ...`."""
-    found = []
-    for part in re.split(r"(?i)\band\b", condition):
-        match = _EQUALITY.fullmatch(part)
-        if match is None or match[2].strip("`") != match[4].strip("`") or match[1] == match[3]:
-            return None
-        found.append(match[2].strip("`"))
-    return found
-
-
 def condition_of_target(on: On) -> str | None:
-    """Return what a match says of the table's row alone, as a condition on its columns.
-
-    Only what stands beside everything else is taken, in the plainest words.
-    """
-    if not isinstance(on.condition, str) or _COMPOUND.search(on.condition):
+    """Return what a match says of the table's row alone, as a condition on its columns."""
+    if not isinstance(on.condition, str) or on.qualifiers is None:
         return None
-    found = [_COMPARISON.fullmatch(part) for part in re.split(r"(?i)\band\b", on.condition)]
-    made = [f"`{m[1].strip('`')}` {m[2]} {m[3]}" for m in found if m is not None]
-    return " AND ".join(made) or None
+    from tidelake.engine.conditions import table_condition  # see `mentions`
+
+    return table_condition(on.condition, on.qualifiers)
+
+
+def table_word(expressions: Iterable[Expression]) -> str:
+    """Return the word that means a row of the table, before anything that is called the same."""
+    given = list(expressions)
+    return "t" if mentions(given, "t") and not mentions(given, "target") else "target"
 
 
 def mentions(expressions: Iterable[Expression], qualifier: str) -> bool:
     """Return whether an expression may name columns behind a qualifier."""
-    pattern = re.compile(rf"\b{re.escape(qualifier)}`?\s*\.", re.IGNORECASE)
-    return any(pattern.search(str(each)) for each in expressions)
+    # The SQL parser takes a third of a second to load, and most programs never merge.
+    from tidelake.engine.conditions import may_mention, mentions_qualifier
+
+    return any(
+        mentions_qualifier(each, qualifier)
+        if isinstance(each, str)
+        else may_mention(str(each), qualifier)
+        for each in expressions
+    )
 
 
 def read_columns(
@@ -296,13 +307,15 @@ def read_columns(
 
     Texts are searched for names. What other expressions look at is not known.
     """
+    from tidelake.engine.conditions import names_all_columns  # see `mentions`
+
     expressions = request.expressions()
     if any(isinstance(each, Column) for each in expressions):
         return None
     words = {word.lower() for each in expressions for word in re.findall(r"\w+", str(each))}
     wanted = {*plan.target_columns(), *on.names, *top_level(shape.ordering)}
     odd = any(not re.fullmatch(r"\w+", name) for name in shape.columns)
-    if odd:
+    if odd or any(names_all_columns(str(each)) for each in expressions):
         return None
     return [n for n in shape.columns if n in wanted or n.lower() in words]
 

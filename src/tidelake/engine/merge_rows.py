@@ -34,6 +34,7 @@ from tidelake.engine.merge_plan import (
     matching,
     mentions,
     sides,
+    table_word,
 )
 from tidelake.engine.row_count import bad_rows
 from tidelake.engine.worker_process import mapped
@@ -120,11 +121,11 @@ class MergeRows:
     def _named(self, target: DataFrame) -> DataFrame:
         """Return the table's rows under the names that expressions use."""
         expressions = self.request.expressions()
-        is_short = mentions(expressions, "t") and not mentions(expressions, "target")
+        word = table_word(expressions)
         frame = target.select("*", F.lit(True).alias(_HERE))
-        if not is_short and mentions(expressions, "t") and "t" not in target.columns:
+        if word != "t" and mentions(expressions, "t") and "t" not in target.columns:
             frame = _with_struct(frame, target, "t")
-        return frame.alias("t" if is_short else "target")
+        return frame.alias(word)
 
     def _with_aliases(self, source: DataFrame) -> DataFrame:
         """Return the source with a mark, its keys and paths, and the names that expressions use."""

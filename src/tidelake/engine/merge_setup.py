@@ -63,7 +63,7 @@ def set_up(
     )
     theirs = user_columns(source)
     plan = plan_merge(request, theirs, shape)
-    on = plan_on(request.on, theirs, shape)
+    on = plan_on(request.on, theirs, shape, request.expressions())
     rows = MergeRows(
         request=request,
         plan=plan,

@@ -31,6 +31,7 @@ SHAPE = TableShape(
     required=frozenset(),
     is_partial=True,
 )
+NOTE = "`note` = 'a and t.fare > 5 and b'"
 SOURCE = ("id", "city", "ts", "fare", "note", "more")
 
 
@@ -145,11 +146,42 @@ def test_what_a_match_says_of_the_key(on: Any, names: tuple[str, ...], covers: b
         ("target.city = 'oslo' or target.id = source.id", None),
         ("not (target.id = source.id and target.city = 'oslo' and target.ts = 1)", None),
         ("source.city = 'oslo' and target.id = source.id", None),
-        ("target.ts between 1 and 5 and target.city = 'oslo'", None),
+        ("target.ts between 1 and 5 and target.city = 'oslo'", "`city` = 'oslo'"),
+        ("target.id = source.id and target.note = 'a and t.fare > 5 and b'", NOTE),
+        ("t.id = source.id /* and t.fare > 5 */ and (5 < t.ts)", "5 < `ts`"),
+        ("target.id = source.id -- and t.fare > 5", None),
+        ("target.id = source.id and target.more.x = 5", None),
+        ("target.note = 'it\\'s' and t.fare > 5", None),
+        ("target.id = source.id and t.fare > 5 + 1 and t.fare > 5 is null", None),
+        ("target.id = source.id and case when t.fare > 5 and t.ts = 1 then true end", None),
     ],
 )
 def test_what_a_match_says_of_the_table_alone(on: Any, found: str | None) -> None:
     assert condition_of_target(plan_on(on, SOURCE, SHAPE)) == found
+
+
+def test_a_word_that_may_mean_the_source_or_a_struct_says_nothing_of_the_table() -> None:
+    on = "t.id = s.id and t.fare > 5"
+    assert condition_of_target(plan_on(on, SOURCE, SHAPE)) == "`fare` > 5"
+    assert condition_of_target(plan_on(on, SOURCE, SHAPE, ["target.note = ''"])) is None
+    assert condition_of_target(plan_on(f"{on} and target.ts = 1", SOURCE, SHAPE)) == "`ts` = 1"
+    struct = replace(SHAPE, columns=(*SHAPE.columns, "T"))
+    assert condition_of_target(plan_on(on, SOURCE, struct)) is None
+    assert condition_of_target(plan_on(on, (*SOURCE, "t"), SHAPE)) is None
+
+
+def test_columns_are_equal_only_where_table_and_source_meet() -> None:
+    for on in ("t.id = target.id", "Target.id = target.id", "target.id = info.id", "a.id = b.id"):
+        assert plan_on(on, (*SOURCE, "info"), SHAPE).names == ()
+    assert plan_on("TARGET.ID = source.id", SOURCE, SHAPE).names == ("id",)
+
+
+def test_an_expression_over_all_columns_reads_them_all() -> None:
+    on = plan_on(None, SOURCE, SHAPE)
+    for text, is_all in [("to_json(struct(target.*))", True), ("fare * 2", False)]:
+        asked = request(update({"note": text}))
+        found = read_columns(asked, plan_merge(asked, SOURCE, SHAPE), on, SHAPE)
+        assert (found is None) is is_all
 
 
 def test_matches_by_a_key_that_is_made_up_are_refused() -> None:
@@ -166,7 +198,16 @@ def test_only_columns_that_somebody_names_are_read() -> None:
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("s.x > 1", True), ("`s`.x", True), ("S . x", True), ("ts.x", False), ("target.s > 1", False)],
+    [
+        ("s.x > 1", True),
+        ("`s`.x", True),
+        ("S . x", True),
+        ("ts.x", False),
+        ("target.s > 1", False),
+        ("a = 's.x'", False),
+        ("'s.x'", False),
+        ("a.s.x", False),
+    ],
 )
 def test_a_qualifier_is_found_in_texts(text: str, found: bool) -> None:
     assert mentions([text], "s") is found
