@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone, tzinfo
 from functools import cached_property
 
 from tidelake.config import ReadOptions, TableConfig, TimeBasis
-from tidelake.errors import SchemaError, TimeTravelError, reading
+from tidelake.errors import MissingFileError, SchemaError, TimeTravelError, reading
 from tidelake.files import SchemaHistory
 from tidelake.formats.schema_history import InternalSchema
-from tidelake.model import WRITE_ACTIONS, Action, Instant
+from tidelake.model import WRITE_ACTIONS, Action, Instant, State
 from tidelake.read.committed_logs import CommittedLogs
 from tidelake.read.statistics import FileStatistics
 from tidelake.read.times import to_instant
@@ -245,7 +245,18 @@ class TableState:
             archived = [i for i in self.history.instants() if i.action is Action.CLEAN]
             found = [self.history.clean_metadata(i) for i in archived[-1:]]
             kept = [clean.earliest_commit_to_retain for clean in found if clean is not None]
-        return max(filter(None, kept), default=None)
+        return max(filter(None, [*kept, *self._being_cleaned()]), default=None)
+
+    def _being_cleaned(self) -> Iterator[str]:
+        """Return the horizons of cleans that have begun to delete and not ended."""
+        for instant in self.timeline.pending:
+            if instant.action is Action.CLEAN and instant.state is State.INFLIGHT:
+                try:
+                    kept = self.contents.clean_plan(instant).earliest_instant_to_retain
+                except MissingFileError:
+                    continue  # it has ended, and was archived, since the timeline was loaded
+                if kept is not None:
+                    yield kept.timestamp
 
     @property
     def first_hollow_commit(self) -> Instant | None:
