@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidelake.config import ConcurrencyMode, TableConfig, concurrency_keys
 from tidelake.env import Env
-from tidelake.errors import RestorePendingError
-from tidelake.model import WRITE_ACTIONS, Action
+from tidelake.errors import PlanRunningError, RestorePendingError
+from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeline
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.heartbeat import live_writers, refuse_live
 from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable
 from tidelake.txn.protocol import Transaction
-from tidelake.txn.rollback import roll_back_failed
+from tidelake.txn.rollback import Rollback, roll_back_failed
 from tidelake.txn.time import InstantTimes
+from tidelake.txn.undone import going
 
 
 def entered(
@@ -41,13 +44,33 @@ def entered(
     if restore is not None:
         raise RestorePendingError(restore.requested_time)
     config = keeper.prepare(config, timeline, times)
-    if roll_back:
-        contents = TimelineContents(env.storage, config)
-        if roll_back_failed(
-            env, config, timeline, contents, times, use_markers=use_markers, keeper=keeper
-        ):
-            timeline = load_timeline(env.storage, config)
+    contents = TimelineContents(env.storage, config)
+    leaving = going(timeline, contents)
+    if leaving and concurrency.is_shared:
+        rollback = Rollback(env, config, timeline, times, keeper, concurrency)
+        _finish(rollback, leaving, contents)
+        timeline = load_timeline(env.storage, config)
+    if roll_back and roll_back_failed(
+        env, config, timeline, contents, times, use_markers=use_markers, keeper=keeper
+    ):
+        timeline = load_timeline(env.storage, config)
     return config, timeline, times
+
+
+def _finish(
+    rollback: Rollback, leaving: Mapping[Instant, Instant], contents: TimelineContents
+) -> None:
+    """Bring rollbacks of completed writes to their end: nobody may build on those any more."""
+    for instant, begun in leaving.items():
+        try:
+            rollback.resume(begun, contents)
+        except PlanRunningError as cause:
+            raise PlanRunningError(
+                f"rollback {begun.requested_time} takes {instant.requested_time} back, and "
+                "somebody else is at it",
+                next_step="run this again when that has ended; if that process is dead, it counts "
+                "as such once its heartbeat has expired",
+            ) from cause
 
 
 def _refuse_others(

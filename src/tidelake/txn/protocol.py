@@ -87,6 +87,7 @@ from tidelake.txn.markers import delete_markers, delete_strays
 from tidelake.txn.passed_over import PassedOver
 from tidelake.txn.rollback import Rollback
 from tidelake.txn.time import InstantTimes
+from tidelake.txn.undone import refuse_undone
 from tidelake.txn.unlocked import came_late
 
 _log = logging.getLogger(__name__)
@@ -293,7 +294,7 @@ class Transaction:
         with self._concurrency.section():
             if self._concurrency.is_shared:
                 schema = self._reviewed(stats, replaced or {}, schema, resolve_schema)
-            elif self.owner is None:
+            else:
                 schema = self._reviewed_alone(stats, replaced or {}, schema, resolve_schema)
             content, metadata = self._content(stats, schema, replaced or {}, extra or {})
             if not self._is_mine():
@@ -423,10 +424,20 @@ class Transaction:
         reviewer.refuse_lost(self.instant_time)
         if self.heartbeat.is_doomed:
             raise lost(self.instant_time, "it gave no sign of life for too long")
+        self._refuse_undone(reviewer)
         self._refuse_same(now, reviewer.contents)
         if self._is_compared:
             reviewer.refuse_conflicts(self._footprint(stats, replaced))
         return self._resolved(now, reviewer.contents, schema, resolve_schema)
+
+    def _refuse_undone(self, reviewer: Reviewer) -> None:
+        refuse_undone(
+            self.instant_time,
+            (self._seen, self.timeline),
+            reviewer.timeline,
+            reviewer.contents,
+            open_history(self._storage, self.config),
+        )
 
     def _resolved(
         self,
@@ -454,6 +465,9 @@ class Transaction:
         now = self._reviewed_on = load_timeline(self._storage, self.config)
         self._times.see(now)
         reviewer = self._reviewer(now)
+        self._refuse_undone(reviewer)
+        if self.owner is not None:
+            return schema
         if len(now.pending) > 1:
             reviewer.refuse_pending_writes(self._footprint(stats, replaced))
         done = {i.key for i in self._seen.completed}

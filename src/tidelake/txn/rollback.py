@@ -172,14 +172,16 @@ class Rollback:
 
         Whoever calls this knows that nothing was built on it since, and holds the lock.
         """
+        return self.carry_out(self.schedule_completed(instant, partitions))
+
+    def schedule_completed(self, instant: Instant, partitions: Sequence[str]) -> Scheduled:
+        """Put the rollback of an instant that completed on the timeline."""
         target = InstantInfo(commit_time=instant.requested_time, action=instant.action.value)
         requests = files_by_listing(
             self._storage, self._config, instant.requested_time, partitions=partitions
         )
         plan = RollbackPlan(instant_to_rollback=target, rollback_requests=tuple(requests))
-        return self.carry_out(
-            Scheduled(requested_time=self._request(plan), target=target, plan=plan)
-        )
+        return Scheduled(requested_time=self._request(plan), target=target, plan=plan)
 
     def take_off(
         self, target: InstantInfo, *, rollback_time: str, partitions: Sequence[str] | None

@@ -7,10 +7,10 @@ gives way.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from tidelake.errors import CorruptFileError, MissingFileError
+from tidelake.errors import CorruptFileError, MissingFileError, WriteConflictError
 from tidelake.model import WRITE_ACTIONS, Action, Instant, State
 from tidelake.timeline import History, Timeline, TimelineContents
 
@@ -65,3 +65,43 @@ def savepoint_files(timeline: Timeline, requested_time: str) -> list[str]:
     """Return the timeline files of the savepoint of an instant, pending or completed."""
     saved = Instant(requested_time=requested_time, action=Action.SAVEPOINT, state=State.INFLIGHT)
     return [file_name for file_name, _ in timeline.files_of(saved)]
+
+
+def refuse_undone(
+    ours: str,
+    seen: Iterable[Timeline],
+    now: Timeline,
+    contents: TimelineContents,
+    history: History,
+) -> None:
+    """Raise `WriteConflictError` when what a write was built on has gone since, or is going.
+
+    `seen` are the timelines that it chose its files by. That counts for writers of every mode: rows
+    that somebody took back must not return inside of a merged file, and what a condition or a part
+    of a row was about is not there any more.
+    """
+    restore = next((i for i in now.pending if i.action is Action.RESTORE), None)
+    if restore is not None:
+        raise _conflict(ours, restore.requested_time, "a restore has begun to take the table back")
+    for timeline in seen:
+        for time in gone_since(timeline, now, history):
+            raise _conflict(ours, time, f"it was built on {time}, which was undone since")
+        built_on = {i.requested_time for i in timeline.writes()}
+        for instant, rollback in going(now, contents).items():
+            if instant.requested_time in built_on:
+                raise _conflict(
+                    ours,
+                    rollback.requested_time,
+                    f"it was built on {instant.requested_time}, which is being rolled back",
+                )
+
+
+def _conflict(ours: str, theirs: str, rule: str) -> WriteConflictError:
+    return WriteConflictError(
+        ours=ours,
+        theirs=theirs,
+        overlap=frozenset({theirs}),
+        rule=rule,
+        next_step="run the write again: it starts from the table as it is now; "
+        "hoodie.write.num.retries.on.conflict.failures does so by itself",
+    )
