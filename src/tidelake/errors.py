@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -9,6 +10,17 @@ from typing_extensions import override
 
 #: How many of the things that two writes share a message names.
 _SHOWN_OVERLAP = 3
+
+
+_IN_URL = re.compile(r"(?<=://)[^/\s:@]*:[^/\s]*@")
+_IN_QUERY = re.compile(
+    r"(?i)\b((?:x-amz-)?(?:signature|credential|security-token)|sig|token|password|secret)=[^&\s]+"
+)
+
+
+def redacted(text: str) -> str:
+    """Return `text` without the credentials that addresses in it carry."""
+    return _IN_QUERY.sub(r"\1=***", _IN_URL.sub("***@", text))
 
 
 class TidelakeError(Exception):
@@ -19,6 +31,7 @@ class TidelakeError(Exception):
         self._tell(problem, next_step)
 
     def _tell(self, problem: str, next_step: str) -> None:
+        problem, next_step = redacted(problem), redacted(next_step)
         self.args = (f"{problem}\n  next: {next_step}",)
         self.problem = problem
         self.next_step = next_step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from tidelake.env import Clock, SystemClock
 from tidelake.errors import TidelakeError
 
 DONE, AT_FAULT, WRONG_COMMAND = 0, 1, 2
+#: What shells expect of a command that was ended by Ctrl-C.
+INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None, *, clock: Clock | None = None) -> int:
@@ -24,6 +27,9 @@ def main(argv: Sequence[str] | None = None, *, clock: Clock | None = None) -> in
     A command line that makes no sense exits with 2.
     """
     args = _parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What the terminal's encoding lacks is shown by its number.
+        sys.stdout.reconfigure(errors="backslashreplace")
     out = Output(sys.stdout, as_json=args.json)
     verb: Verb = args.verb
     try:
@@ -32,6 +38,9 @@ def main(argv: Sequence[str] | None = None, *, clock: Clock | None = None) -> in
     except TidelakeError as error:
         sys.stderr.write(f"{error}\n")
         return AT_FAULT
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n  next: run it again; what had begun is gone on with\n")
+        return INTERRUPTED
     except BrokenPipeError:
         # Whoever reads our output has seen enough; leave the interpreter nothing to flush into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

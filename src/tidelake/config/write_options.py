@@ -43,7 +43,7 @@ _MOVES: Mapping[IndexType | None, Key] = {
 class WriteOptions:
     """The options of one write, typed; `settings` holds them as given, names in lower case."""
 
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     operation: WriteOperation = WriteOperation.UPSERT
     partitions_to_delete: tuple[str, ...] = ()
     combine_before_upsert: bool = True

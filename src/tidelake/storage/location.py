@@ -37,6 +37,11 @@ _HADOOP_S3 = {
     "fs.s3a.endpoint.region": "aws_region",
 }
 
+_ENDPOINT = re.compile(
+    r"https?://([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?(/[!-~]*)?", re.ASCII
+)
+_LAST_PORT = 65535
+
 # The library's own default keeps a wrong endpoint waiting for three minutes.
 _RETRY: RetryConfig = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
 
@@ -162,6 +167,7 @@ def _s3(bucket: str, prefix: str, options: dict[str, str]) -> ObjectStore:
     if endpoint is not None and "://" not in endpoint:
         secure = options.get("fs.s3a.connection.ssl.enabled", "true") == "true"
         config["aws_endpoint"] = f"{'https' if secure else 'http'}://{endpoint}"
+    _refuse_odd_endpoint(config.get("aws_endpoint"))
     if "Anonymous" in options.get("fs.s3a.aws.credentials.provider", ""):
         config["aws_skip_signature"] = "true"
     return S3Store(
@@ -171,6 +177,17 @@ def _s3(bucket: str, prefix: str, options: dict[str, str]) -> ObjectStore:
         client_options={"allow_http": True},
         retry_config=_RETRY,
     )
+
+
+def _refuse_odd_endpoint(endpoint: str | None) -> None:
+    """Refuse what the client would not survive the first request to."""
+    found = None if endpoint is None else _ENDPOINT.fullmatch(endpoint)
+    port = int(found["port"] or 0) if found else 0
+    if endpoint is not None and (found is None or port > _LAST_PORT):
+        raise ConfigError(
+            f"the endpoint {endpoint!r} is no address of a server",
+            next_step="write http://HOST:PORT or https://HOST:PORT",
+        )
 
 
 def _config(options: Mapping[str, str], prefix: str) -> dict[str, str]:

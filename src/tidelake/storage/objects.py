@@ -180,6 +180,11 @@ class ObjectStorage:
         except (BaseError, OSError) as cause:
             where = f"{self._spec.uri}/{path}" if path else self._spec.uri
             raise StorageError(where, _reason(cause)) from cause
+        except BaseException as cause:
+            # The client's own faults come as something that no handler of exceptions would see.
+            if type(cause).__name__ != "PanicException":
+                raise
+            raise StorageError(self._spec.uri, f"the client failed: {cause}") from cause
 
 
 class _Reader(io.RawIOBase):

@@ -253,7 +253,7 @@ class LogArchive:
         ]
         found = self._storage.read_many([f"{folder}/{info.name}" for _, info in chosen])
         return [
-            _timeline_file(name, info, data)
+            _timeline_file(name, info, data, self._config)
             for (name, info), data in zip(chosen, found, strict=True)
         ]
 
@@ -300,12 +300,14 @@ def _manifest_numbers(listed: Folder) -> list[int]:
     return [number for number in found if number is not None]
 
 
-def _timeline_file(name: InstantName, info: FileInfo, data: bytes) -> TimelineFile:
+def _timeline_file(
+    name: InstantName, info: FileInfo, data: bytes, config: TableConfig
+) -> TimelineFile:
     return TimelineFile(
         requested_time=name.requested_time,
         action=name.action,
         state=name.state,
-        transition_time=completion_time_from(info.modified_ms),
+        transition_time=completion_time_from(info.modified_ms, config),
         content=data,
     )
 

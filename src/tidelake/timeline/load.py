@@ -22,18 +22,21 @@ def load_timeline(storage: Storage, config: TableConfig) -> Timeline:
     """Return the active timeline; the cost does not depend on how long its history is."""
     folder = storage.list(config.timeline_folder)
     _refuse_half_migrated(storage, config, folder)
-    found = _collapse(folder.files, config.layout_version)
+    found = _collapse(folder.files, config)
     if not found.instants:
         _refuse_lost(storage, config)
     return found
 
 
-def completion_time_from(modified_ms: int) -> str:
+def completion_time_from(modified_ms: int, config: TableConfig) -> str:
     """Return a file's modification time as the completion time that layout 1 does not write down.
 
-    The zone is UTC. Hudi takes that of its process, which nothing on storage records.
+    The zone is that of the table's other times: UTC, or where the table says LOCAL that of this
+    process, as in Hudi.
     """
     moment = datetime.fromtimestamp(modified_ms / 1000, timezone.utc)
+    if not config.timeline_timezone_utc:
+        moment = moment.astimezone()
     return f"{moment:%Y%m%d%H%M%S}{modified_ms % 1000:03d}"
 
 
@@ -41,12 +44,13 @@ def completion_time_from(modified_ms: int) -> str:
 class _Seen:
     name: InstantName
     file: FileInfo
+    config: TableConfig
 
     @property
     def completion_time(self) -> str | None:
         if self.name.state is not State.COMPLETED:
             return None
-        return self.name.completion_time or completion_time_from(self.file.modified_ms)
+        return self.name.completion_time or completion_time_from(self.file.modified_ms, self.config)
 
     @property
     def progress(self) -> tuple[int, bool]:
@@ -54,16 +58,16 @@ class _Seen:
         return self.name.state.rank, self.name.completion_time is not None
 
 
-def _collapse(files: Iterable[FileInfo], layout: int) -> Timeline:
+def _collapse(files: Iterable[FileInfo], config: TableConfig) -> Timeline:
     groups: dict[tuple[str, Action], list[_Seen]] = {}
     file_names = set()
     for file in files:
-        name = InstantName.parse(file.name, layout)
+        name = InstantName.parse(file.name, config.layout_version)
         if name is None or name.action is Action.SCHEMACOMMIT:
             continue
         file_names.add(file.name)
         key = (name.requested_time, name.action.completed_as)
-        groups.setdefault(key, []).append(_Seen(name, file))
+        groups.setdefault(key, []).append(_Seen(name, file, config))
     instants = sorted(map(_instant, groups.values()), key=requested_order)
     return Timeline(instants=tuple(instants), file_names=frozenset(file_names))
 

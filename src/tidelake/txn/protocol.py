@@ -650,4 +650,4 @@ class Transaction:
             found = self._storage.stat(path)
         except StorageError:
             return None  # the write counts, whatever its time is
-        return completion_time_from(found.modified_ms) if found else None
+        return completion_time_from(found.modified_ms, self.config) if found else None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,10 +109,11 @@ def test_foreign_files_are_passed_over() -> None:
 
 def test_layout_1_takes_completion_from_modification(tmp_path: Path) -> None:
     golden = harness.load("v6_cow_occ")
-    timeline = load(LocalStorage(str(harness.unpack(golden, tmp_path))))
+    storage = LocalStorage(str(harness.unpack(golden, tmp_path)))
+    timeline, config = load(storage), load_table_config(storage)
     for instant in timeline.completed:
         modified_ms = golden.mtimes_ms[f".hoodie/{instant.file_name}"]
-        assert instant.completion_time == completion_time_from(modified_ms)
+        assert instant.completion_time == completion_time_from(modified_ms, config)
     by_completion = [i.requested_time for i in timeline.by_completion_time()]
     assert by_completion != sorted(by_completion), "overlapping writers completed out of order"
 
@@ -119,11 +122,25 @@ def test_a_legacy_name_in_layout_2_takes_completion_from_modification() -> None:
     storage = table([f"{T1}.commit"], version=8)
     info = storage.stat(f".hoodie/timeline/{T1}.commit")
     assert info is not None
-    assert load(storage).completion_time_of(T1) == completion_time_from(info.modified_ms)
+    assert load(storage).completion_time_of(T1) == completion_time_from(
+        info.modified_ms, load_table_config(storage)
+    )
 
 
 def test_milliseconds_are_kept() -> None:
-    assert completion_time_from(1_700_000_000_007) == "20231114221320007"
+    config = load_table_config(table([], version=9))
+    assert completion_time_from(1_700_000_000_007, config) == "20231114221320007"
+
+
+def test_a_table_of_local_times_has_local_completion_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        config = replace(load_table_config(table([], version=6)), timeline_timezone_utc=False)
+        assert completion_time_from(1_700_000_000_007, config) == "20231115071320007"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_loading_never_touches_history() -> None:
