@@ -233,3 +233,29 @@ def test_changes_show_whole_rows_of_partial_updates(tmp_path: Path, kind: WriteK
     assert change["op"] == "u"
     assert {name: change["before"][name] for name in NAMES} == old
     assert {name: change["after"][name] for name in NAMES} == {**old, "ts": 6, "note": None}
+
+
+def test_changes_show_the_column_that_a_late_record_brought(tmp_path: Path) -> None:
+    table = WrittenTable(
+        tmp_path,
+        mor=True,
+        fields=WIDE,
+        column_sets=SETS,
+        cdc=CdcMode.DATA_BEFORE_AFTER,
+        extra={
+            "hoodie.table.cdc.enabled": "true",
+            "hoodie.table.cdc.supplemental.logging.mode": "DATA_BEFORE_AFTER",
+        },
+    )
+    old = {"id": "a", "ts": 5, "text": "x", "city": "oslo", "fare": 1.0, "note": "old"}
+    table.write([old])
+    append, update = WriteKind.APPEND, Change.UPDATE
+    table.write([{"id": "a", "ts": 8, "note": "new", COLUMNS: 0}], append, change=update)
+    table.write([{"id": "a", "ts": 6, "fare": 2.0, COLUMNS: 1}], append, change=update)
+    table.write([{"id": "a", "ts": 5, "fare": 9.0, COLUMNS: 1}], append, change=update)
+    owed = {**old, "ts": 8, "note": "new", "fare": 2.0}
+    assert seen(table) == {"a": owed}
+    plan = plan_changes(open_state(str(tmp_path)), start="20261115200002500")
+    (change,) = (r for t in plan.tasks for b in read_changes(t, plan.spec) for r in b.to_pylist())
+    assert {name: change["before"][name] for name in NAMES} == {**owed, "fare": 1.0}
+    assert {name: change["after"][name] for name in NAMES} == owed
