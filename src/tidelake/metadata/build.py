@@ -133,6 +133,7 @@ def build(
             parts[RECORD_INDEX] = [{} for _ in range(_index_groups(files))]
             definitions[RECORD_INDEX] = _index_definition(config.table_version)
     folder = SubStorage(env.storage, METADATA_FOLDER)
+    times.ensure()
     folder.delete_folder("")
     entries = own_properties(config)
     content = encode_properties(entries, env.clock.now_ms(), "Properties saved on")
@@ -167,6 +168,7 @@ def build(
         known = load_definitions(env.storage, config)
         env.storage.put(_DEFINITIONS, index_definitions.encode({**known, **definitions}))
         changes[keys.INDEX_DEFINITIONS_PATH.name] = _DEFINITIONS
+    times.ensure()
     return update_table_config(env, changes)
 
 

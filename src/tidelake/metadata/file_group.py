@@ -9,6 +9,7 @@ from typing import Protocol
 
 from tidelake.errors import (
     CorruptFileError,
+    LockLostError,
     Malformed,
     MissingFileError,
     StorageError,
@@ -54,8 +55,8 @@ def reading_metadata(path: str) -> Iterator[None]:
         raise CorruptFileError(_full(cause.path), cause.cause, next_step=WAY_OUT) from cause
     except MissingFileError as cause:
         raise MissingFileError(cause.path, next_step=WAY_OUT) from cause
-    except StorageError:
-        raise  # that the storage failed says nothing of what lies there
+    except (StorageError, LockLostError):
+        raise  # that says nothing of what lies there
     except TidelakeError as cause:
         raise CorruptFileError(_full(path), cause.problem, next_step=WAY_OUT) from cause
 

@@ -200,6 +200,7 @@ class OwnTable:
             operation_type=operation,
         )
         path = self.publisher.completed_path(instant_time, action, times.next())
+        times.ensure()
         self.storage.put_if_absent(path, self.publisher.encode(metadata))
 
     def has(self, instant_time: str) -> bool:

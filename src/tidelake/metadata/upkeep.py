@@ -325,6 +325,7 @@ def clean(env: Env, own: OwnTable, times: InstantTimes) -> None:
         extra_metadata={},
     )
     path = own.publisher.completed_path(instant_time, Action.CLEAN, times.next())
+    times.ensure()
     own.storage.put_if_absent(path, plans.encode(done))
 
 

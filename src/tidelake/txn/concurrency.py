@@ -113,6 +113,7 @@ class Concurrency:
             timeline,
             max_skew_ms=self.max_skew_ms,
             max_future_ms=self.max_future_ms,
+            fence=self.ensure,
         )
 
     @property

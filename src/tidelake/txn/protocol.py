@@ -357,7 +357,8 @@ class Transaction:
                 return
             scheduled = [rollback.schedule(instant, is_sealed=True) for instant in mine]
             if not mine:
-                # Somebody rolled it back; tasks may have left files since then.
+                # Somebody rolled it back; tasks, or the commit, may have left files since then.
+                self._keeper.undo(self.instant_time, self._times)
                 delete_strays(self._storage, self.instant_time, ())
                 delete_markers(self._storage, self.instant_time)
         for found in scheduled:

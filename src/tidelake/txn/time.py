@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
 from tidelake.config import TableConfig
@@ -40,12 +41,23 @@ class InstantTimes:
         *,
         max_skew_ms: int = 0,
         max_future_ms: int | None = None,
+        fence: Callable[[], None] = lambda: None,
     ) -> None:
+        """Take the clock and what is there; `fence` raises once others may publish times, too."""
+        self._fence = fence
         self._clock = clock
         self._config = config
         self._max_skew_ms = max_skew_ms
         self._max_future_ms = max_future_ms
         self._last = _high_water(config, timeline)
+
+    def ensure(self) -> None:
+        """Raise `LockLostError` when others may have come in since the lock was taken.
+
+        Ask right before a file appears that counts, in the metadata table as well: what a process
+        publishes there that was stopped for long, nobody takes off any more.
+        """
+        self._fence()
 
     def see(self, timeline: Timeline) -> None:
         """Take note of what others have published."""

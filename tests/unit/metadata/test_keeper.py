@@ -13,7 +13,7 @@ from tests.unit.services.busy_table import crash_everywhere
 from tests.unit.txn.toy_table import KINDS, Rows, Toy, environment, new_storage
 from tidelake.config import keys
 from tidelake.env import Env
-from tidelake.errors import CorruptFileError, UnsupportedTableError
+from tidelake.errors import CorruptFileError, LockLostError, UnsupportedTableError
 from tidelake.formats import index_definitions, plans
 from tidelake.formats.index_definitions import IndexDefinition
 from tidelake.formats.metadata_record import FileList, decode
@@ -394,3 +394,24 @@ def test_files_of_a_partition_that_was_dropped_stay_away_when_it_comes_back(
     assert isinstance(record, FileList)
     assert {n for n, entry in record.entries.items() if entry.is_deleted} == before
     assert [n for n, entry in record.entries.items() if not entry.is_deleted] == ["new.parquet"]
+
+
+def lost_lock() -> None:
+    raise LockLostError("the lock was lost", next_step="run the write again")
+
+
+@each_kind
+def test_who_lost_the_lock_publishes_nothing_in_the_metadata_table(
+    table_version: int, table_type: TableType
+) -> None:
+    """A writer that was stopped for long, and rolled back, would list files that are gone."""
+    storage = created(table_version, table_type)
+    env = environment(storage)
+    config = load_table_config(storage)
+    timeline = load_timeline(storage, config)
+    keeper = MetadataTableKeeper(env)
+    keeper.prepare(config, timeline, InstantTimes(env.clock, config, timeline))
+    times = InstantTimes(env.clock, config, timeline, fence=lost_lock)
+    with pytest.raises(LockLostError):
+        keeper.record(times.next(), FileChanges(written={"p": {"never.parquet": 1}}), times)
+    agrees(storage)

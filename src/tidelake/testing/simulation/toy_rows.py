@@ -132,6 +132,7 @@ def write_toy_file(
     written = token.of_owner(spec.owner).format()
     is_log = target.kind is WriteKind.APPEND
     previous = target.base_instant or NO_PREVIOUS_COMMIT
+    inserts = 0
     if is_log:
         instant = spec.instant_time
         if spec.table_version < _FIRST_OWN_LOGS:
@@ -147,7 +148,9 @@ def write_toy_file(
         data = _log_of(changes, spec)
     else:
         rows: Rows = dict(before or {})
+        known = frozenset(rows)
         changed(rows, changes)
+        inserts = len(rows.keys() - known)
         changes = rows
         name = format_base(
             file_id=target.file_id,
@@ -173,6 +176,8 @@ def write_toy_file(
         partition_path=target.partition,
         prev_commit=previous,
         num_writes=len(changes),
+        num_inserts=inserts,
+        num_update_writes=0 if is_log else len(changes) - inserts,
         total_write_bytes=len(data),
         file_size_in_bytes=len(data),
         log_version=target.log_version if is_log else None,

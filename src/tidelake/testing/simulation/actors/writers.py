@@ -225,6 +225,13 @@ class Changes(Writes):
     ) -> tuple[dict[str, tuple[Place, Wanted | None]], dict[str, Row | None] | None]:
         """Return rows to write with their places, and the rows that they were made from."""
 
+    def compared(self, read: dict[str, Row | None]) -> dict[str, Row | None]:
+        """Return the rows that nobody else may have changed once this write has completed.
+
+        Writers that never give way do not know what others make of the same rows.
+        """
+        return {} if self.sharing.mode is ConcurrencyMode.NON_BLOCKING else read
+
     def looked_up(
         self, session: WriteSession, rows: Mapping[str, Wanted | None]
     ) -> dict[str, tuple[Place, Wanted | None]]:
@@ -302,7 +309,7 @@ class UpdatesWhere(Changes):
             if (row[1] or 0) >= least:
                 placed[key] = ((key.partition("/")[0], file_id), self.changed(row))
                 read[key] = row
-        return placed, read
+        return placed, self.compared(read)
 
     def changed(self, row: Row) -> Wanted | None:
         """Return what becomes of a row."""
@@ -346,9 +353,7 @@ class Merges(Changes):
             else:
                 placed[key] = (place, (row[0] + 1, (row[1] or 0) + 1, row[2]))
             read[key] = row
-        # Writers that never give way do not know what others make of the same rows.
-        is_compared = self.sharing.mode is not ConcurrencyMode.NON_BLOCKING
-        return placed, read if is_compared else {}
+        return placed, self.compared(read)
 
 
 @dataclass(frozen=True, kw_only=True)
