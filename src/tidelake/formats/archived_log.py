@@ -49,6 +49,11 @@ class ArchivedEntry:
         raw = self.record.get("hoodieCleanMetadata")
         return None if raw is None else plans.from_archive(plans.CleanMetadata, raw)
 
+    def rollback_metadata(self) -> plans.RollbackMetadata | None:
+        """Return what a completed rollback undid."""
+        raw = self.record.get("hoodieRollbackMetadata")
+        return None if raw is None else plans.from_archive(plans.RollbackMetadata, raw)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineFile:

@@ -125,7 +125,7 @@ def plan_compaction(
         and not view.is_replaced(group.id)
     ]
     if as_of is not None:
-        _refuse_unknown(view, groups)
+        _refuse_unknown(view, contents, groups)
     slices = [
         found
         for group in groups
@@ -143,20 +143,25 @@ def plan_compaction(
     )
 
 
-def _refuse_unknown(view: TableView, groups: Sequence[FileGroup]) -> None:
+def _refuse_unknown(
+    view: TableView, contents: TimelineContents, groups: Sequence[FileGroup]
+) -> None:
     """Raise for a log of which nobody can tell when it completed.
 
-    A plan that left it out, or put it into the wrong slice, would lose its rows.
+    A plan that left it out, or put it into the wrong slice, would lose its rows. One of a write
+    that was rolled back has none: a task that did not notice has left it, and nobody reads it.
     """
-    for group in groups:
-        for log in group.log_files:
-            if view.times.is_unknown(log.instant_time):
-                raise UnsupportedTableError(
-                    f"{log.path} belongs to instant {log.instant_time}, which is neither on the "
-                    "timeline nor in its history, so nobody can tell when it completed",
-                    next_step="restore the history; if a failed write left the file, which "
-                    f"`tidelake timeline TABLE` shows as rolled back, delete {log.path}",
-                )
+    logs = [log for group in groups for log in group.log_files]
+    unknown = [log for log in logs if view.times.is_unknown(log.instant_time)]
+    rolled_back = contents.rolled_back(view.timeline) if unknown else frozenset()
+    for log in unknown:
+        if log.instant_time not in rolled_back:
+            raise UnsupportedTableError(
+                f"{log.path} belongs to instant {log.instant_time}, which is neither on the "
+                "timeline nor in its history, so nobody can tell when it completed",
+                next_step="restore the history; if a failed write left the file, which "
+                f"`tidelake timeline TABLE` shows as rolled back, delete {log.path}",
+            )
 
 
 def show_compaction(now: TableNow, options: CompactionOptions) -> ServicePlan:

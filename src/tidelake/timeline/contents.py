@@ -12,7 +12,7 @@ from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.model import Action, Instant, State
 from tidelake.storage import Storage
 from tidelake.timeline.history import History, open_history
-from tidelake.timeline.timeline import pending_file
+from tidelake.timeline.timeline import Timeline, pending_file
 
 V = TypeVar("V")
 
@@ -112,6 +112,16 @@ class TimelineContents:
     def rollback_metadata(self, instant: Instant) -> plans.RollbackMetadata:
         """Return what a completed rollback undid."""
         return self._read_plan(plans.RollbackMetadata, _completed_file(instant))
+
+    def rolled_back(self, timeline: Timeline) -> frozenset[str]:
+        """Return the writes that rollbacks took back, those in the history included."""
+        done = [i for i in timeline.completed if i.action is Action.ROLLBACK]
+        found = [self.rollback_metadata(i) for i in done]
+        history = open_history(self._storage, self._config)
+        archived = [i for i in history.instants() if i.action is Action.ROLLBACK]
+        told = (history.rollback_metadata(i) for i in archived)
+        found += [metadata for metadata in told if metadata is not None]
+        return frozenset(time for metadata in found for time in metadata.commits_rollback)
 
     def restore_plan(self, instant: Instant) -> plans.RestorePlan:
         """Return which instants a restore set out to take back."""

@@ -47,6 +47,9 @@ class History(Protocol):
     def clean_metadata(self, instant: Instant) -> plans.CleanMetadata | None:
         """Return what an archived clean deleted, or None when the archive does not say."""
 
+    def rollback_metadata(self, instant: Instant) -> plans.RollbackMetadata | None:
+        """Return what an archived rollback undid, or None when the archive does not say."""
+
 
 def open_history(storage: Storage, config: TableConfig) -> History:
     """Return the table's history without reading any of it."""
@@ -103,6 +106,14 @@ class LsmHistory:
             return None
         with reading(path):
             return plans.decode_archived(plans.CleanMetadata, found.metadata)
+
+    def rollback_metadata(self, instant: Instant) -> plans.RollbackMetadata | None:
+        """Return what an archived rollback undid, or None when the archive does not say."""
+        found, path = self._content_of(instant)
+        if found.metadata is None:
+            return None
+        with reading(path):
+            return plans.decode_archived(plans.RollbackMetadata, found.metadata)
 
     @cached_property
     def _completion_times(self) -> ArchivedTimes:
@@ -206,6 +217,12 @@ class ArchivedLogHistory:
         entry, path = self._completed[instant.requested_time, instant.action]
         with reading(path):
             return entry.clean_metadata()
+
+    def rollback_metadata(self, instant: Instant) -> plans.RollbackMetadata | None:
+        """Return what an archived rollback undid, or None when the archive does not say."""
+        entry, path = self._completed[instant.requested_time, instant.action]
+        with reading(path):
+            return entry.rollback_metadata()
 
     @cached_property
     def _instants(self) -> tuple[Instant, ...]:

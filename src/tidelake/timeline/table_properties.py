@@ -96,6 +96,19 @@ def encode_properties(entries: Mapping[str, str], now_ms: int, saved: str) -> by
     return properties.encode({**entries, keys.CHECKSUM.name: str(checksum)}, comments)
 
 
+def repair_table_config(storage: Storage) -> None:
+    """Bring torn or missing properties back from the backup that an update has left.
+
+    Call it under the table's lock: an update that somebody is at looks the same.
+    """
+    if storage.stat(BACKUP_PATH) is None:
+        return
+    try:
+        _checked(storage.read(PROPERTIES_PATH))
+    except (MissingFileError, Malformed):
+        _recover(storage)
+
+
 def _recover(storage: Storage) -> None:
     """Finish or forget an update that somebody did not get to its end, as Hudi does."""
     if storage.stat(BACKUP_PATH) is None:
