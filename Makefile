@@ -74,6 +74,7 @@ bench: $(LANE_READY) $(READY) ## time every path beside Apache Hudi and others, 
 	$(LANE_PY) -m bench services
 	$(LANE_PY) -m bench upkeep
 	$(LANE_PY) -m bench contention
+	$(LANE_PY) -m bench growth
 	$(PY) -m bench.critical_section
 
 clean: ## remove what the other commands made

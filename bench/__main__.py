@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from bench import contention, services, upkeep, write
+from bench import contention, growth, services, upkeep, write
 from bench.cases import Bench
 from bench.measure import Case, Verdict, judge, measure, show_times, show_verdicts
 from bench.runs import CORES, RESULTS, setting
@@ -119,6 +119,8 @@ if __name__ == "__main__":
         services.main(sys.argv[2:])
     elif sys.argv[1:2] == ["upkeep"]:
         upkeep.main(sys.argv[2:])
+    elif sys.argv[1:2] == ["growth"]:
+        growth.main(sys.argv[2:])
     elif sys.argv[1:2] == ["contention"]:
         contention.main(sys.argv[2:])
     else:

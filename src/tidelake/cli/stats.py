@@ -10,6 +10,7 @@ from tidelake.cli import text
 from tidelake.cli.output import Json
 from tidelake.cli.slices import log_bytes
 from tidelake.model import BaseFile, FileSlice
+from tidelake.read.counted_rows import CountedRows
 
 #: Hudi's default of `hoodie.parquet.small.file.limit`: writers add rows to smaller base files.
 SMALL_FILE_BYTES = 104_857_600
@@ -56,23 +57,44 @@ def gather(
     slices: Sequence[FileSlice], base_rows: Mapping[str, int]
 ) -> tuple[list[PartitionStats], PartitionStats]:
     """Return the sums of every partition and of the table; `base_rows` is by path of the file."""
-    partitions = sorted({s.group.partition for s in slices})
+    by_partition: dict[str, list[FileSlice]] = {}
+    for piece in slices:
+        by_partition.setdefault(piece.group.partition, []).append(piece)
     return (
-        [_sum(p, [s for s in slices if s.group.partition == p], base_rows) for p in partitions],
+        [_sum(p, by_partition[p], base_rows) for p in sorted(by_partition)],
         _sum(None, slices, base_rows),
     )
 
 
-def as_json(parts: Sequence[PartitionStats], total: PartitionStats) -> Json:
+def as_json(parts: Sequence[PartitionStats], total: PartitionStats, counts: CountedRows) -> Json:
     """Return the facts as one document."""
-    return {"table": total.as_json(), "partitions": [part.as_json() for part in parts]}
+    return {
+        "table": total.as_json(),
+        "partitions": [part.as_json() for part in parts],
+        "counted_by_commits": counts.by_commits,
+        "counted_by_footers": counts.by_footers,
+        "uncounted_base_files": counts.uncounted,
+    }
 
 
-def render(parts: Sequence[PartitionStats], total: PartitionStats) -> list[str]:
+def render(
+    parts: Sequence[PartitionStats], total: PartitionStats, counts: CountedRows | None = None
+) -> list[str]:
     """Return one line a partition, a sum, and advice."""
     headers = ["PARTITION", "FILE GROUPS", "BASE ROWS", "BASE", "LOGS", "LOG SIZE", "LOG/BASE"]
     lines = text.columns(headers, [_cells(p) for p in [*parts, total]], right=headers[1:])
-    return [*lines, "", *_advice(total)]
+    return [*lines, "", *_advice(total), *([] if counts is None else _read(counts))]
+
+
+def _read(counts: CountedRows) -> list[str]:
+    read = (
+        f"Rows of {text.count(counts.by_commits, 'base file')} are as their commits say, and of "
+        f"{counts.by_footers:,} as their footers do."
+    )
+    if not counts.uncounted:
+        return [read]
+    left = text.count(counts.uncounted, "base file")
+    return [read, f"{left} of archived commits are not counted in: without --quick they are."]
 
 
 def _sum(
@@ -82,7 +104,7 @@ def _sum(
     return PartitionStats(
         partition=partition,
         file_groups=len(slices),
-        base_rows=sum(base_rows[base.path] for base in bases),
+        base_rows=sum(base_rows.get(base.path, 0) for base in bases),
         base_bytes=sum(base.size_bytes for base in bases),
         log_files=sum(len(s.log_files) for s in slices),
         log_bytes=sum(log_bytes(s) for s in slices),

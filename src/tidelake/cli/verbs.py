@@ -26,11 +26,11 @@ from tidelake.engine.compaction import Compactor
 from tidelake.engine.task_runs import Here
 from tidelake.env import Env
 from tidelake.errors import ConfigError, reading
-from tidelake.files.footers import read_footers
 from tidelake.formats.log_block import decode_blocks
 from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.model import FileSlice
 from tidelake.read.check import check_table
+from tidelake.read.counted_rows import count_rows
 from tidelake.read.state import TableState
 from tidelake.records import arrow_schema
 from tidelake.services import Service, TableNow, plan_service
@@ -120,14 +120,26 @@ def _slices(call: Call) -> bool:
 def _stats(call: Call) -> bool:
     state = call.open()
     found = _chosen_slices(call, state)
-    bases = (piece.base_file for piece in found if piece.base_file)
-    footers = read_footers(state.storage, {base.path: base.size_bytes for base in bases})
-    parts, total = stats.gather(found, {path: f.row_count for path, f in footers.items()})
+    counts = count_rows(state, found, quick=call.args.quick)
+    parts, total = stats.gather(found, counts.rows)
     if call.out.as_json:
-        call.out.document(stats.as_json(parts, total))
+        call.out.document(stats.as_json(parts, total, counts))
     else:
-        call.out.lines(stats.render(parts, total))
+        call.out.lines(stats.render(parts, total, counts))
     return True
+
+
+def _stats_arguments(parser: argparse.ArgumentParser) -> None:
+    _slice_arguments(parser)
+    parser.add_argument(
+        "--quick", action="store_true", help="open no data file, whatever rows stay uncounted"
+    )
+
+
+def _check_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--quick", action="store_true", help="open no data file: timeline and listings only"
+    )
 
 
 def _slice_arguments(parser: argparse.ArgumentParser) -> None:
@@ -183,7 +195,7 @@ def _log_file_arguments(parser: argparse.ArgumentParser) -> None:
 def _check(call: Call) -> bool:
     state = call.open()
     at = (state.storage, state.config, state.timeline)
-    report = check_table(state, MetadataTable.open(*at), unknown_writes(*at))
+    report = check_table(state, MetadataTable.open(*at), unknown_writes(*at), quick=call.args.quick)
     if call.out.as_json:
         call.out.document(check.as_json(report))
     else:
@@ -356,7 +368,7 @@ VERBS = (
         summary="show rows, bytes and files of each partition, and what wants attention",
         example="tidelake stats lake/trips",
         run=_stats,
-        add_arguments=_slice_arguments,
+        add_arguments=_stats_arguments,
     ),
     Verb(
         name="read",
@@ -420,5 +432,6 @@ VERBS = (
         summary="check every fact that must hold, and list every violation",
         example="tidelake check lake/trips",
         run=_check,
+        add_arguments=_check_arguments,
     ),
 )

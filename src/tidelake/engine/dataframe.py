@@ -16,13 +16,13 @@ from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.config import MergePath
 from tidelake.engine import native, workers
+from tidelake.engine.file_discovery import PATHS_WITHOUT_JOB, cores_of
 from tidelake.engine.native import BaseFiles, Layout
 from tidelake.engine.reach import spark_reaches
 from tidelake.engine.spark_types import spark_schema
@@ -48,11 +48,7 @@ _AT_ONCE_BYTES = 256 << 20
 _CARRIED_BYTES = 64 << 20
 #: Base files beyond this hold more rows than one mask for all of them should be broadcast for.
 _MASKED_BYTES = 64 << 30
-#: Up to this many paths Spark looks at from the driver (parallelPartitionDiscovery.threshold).
-_PATHS_WITHOUT_JOB = 32
 _MOST_SHARES = 8
-#: Where a session does not tell how many cores it has.
-_UNKNOWN_CORES = 16
 
 
 def to_dataframe(
@@ -87,9 +83,7 @@ def to_dataframe(
     for layout, of in logged.items():
         parts += _Masked(spark, spec, target, merge_path).parts(of, layout)
     if ours:
-        parts.append(
-            workers.merged_rows(spark, ours, spec, spark_schema(target), _parallelism(spark))
-        )
+        parts.append(workers.merged_rows(spark, ours, spec, spark_schema(target), cores_of(spark)))
     if not parts:
         return native.empty_frame(spark, target)
     return reduce(DataFrame.unionByName, parts)
@@ -104,7 +98,7 @@ def _merged_in_workers(
         return logged
     base_bytes = sum(task.base_size_bytes for task in logged)
     total = base_bytes + sum(task.log_size_bytes for task in logged)
-    is_small = total > _here_bytes(spec) and base_bytes <= _MERGED_BYTES * _parallelism(spark)
+    is_small = total > _here_bytes(spec) and base_bytes <= _MERGED_BYTES * cores_of(spark)
     if merge_path is MergePath.AUTO and is_small:
         return logged
     return frozenset(
@@ -120,7 +114,7 @@ def changes_dataframe(
     """Return changes as Hudi's `cdc` format shows them: images are rows as JSON."""
     if not tasks:
         return spark.createDataFrame([], CHANGES_SCHEMA)
-    found = workers.changes(spark, tasks, spec, _parallelism(spark))
+    found = workers.changes(spark, tasks, spec, cores_of(spark))
     images = (F.to_json(side).alias(side) for side in ("before", "after"))
     return found.select("op", "ts_ms", *images)
 
@@ -156,11 +150,11 @@ def _listed_by_driver(tasks: Sequence[SliceTask], spec: ReadSpec) -> list[Sequen
     """
     if (
         not _is_local(spec)
-        or not _PATHS_WITHOUT_JOB < len(tasks) <= _MOST_SHARES * _PATHS_WITHOUT_JOB
+        or not PATHS_WITHOUT_JOB < len(tasks) <= _MOST_SHARES * PATHS_WITHOUT_JOB
     ):
         return [tasks]
-    starts = range(0, len(tasks), _PATHS_WITHOUT_JOB)
-    return [tasks[start : start + _PATHS_WITHOUT_JOB] for start in starts]
+    starts = range(0, len(tasks), PATHS_WITHOUT_JOB)
+    return [tasks[start : start + PATHS_WITHOUT_JOB] for start in starts]
 
 
 def _is_local(spec: ReadSpec) -> bool:
@@ -170,13 +164,6 @@ def _is_local(spec: ReadSpec) -> bool:
 def _here_bytes(spec: ReadSpec) -> int:
     """Return up to what size this process looks through the files of slices by itself."""
     return _HERE_BYTES_OF_DISK if _is_local(spec) else _HERE_BYTES
-
-
-def _parallelism(spark: SparkSession) -> int:
-    try:
-        return spark.sparkContext.defaultParallelism
-    except (AttributeError, PySparkException):
-        return _UNKNOWN_CORES  # Spark Connect has no context to ask.
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +189,7 @@ class _Masked:
                 )
                 return self._at_once(tasks, layout, running)
         if log_bytes <= _AT_ONCE_BYTES:
-            frame = workers.verdicts(self.spark, tasks, self.spec, _parallelism(self.spark))
+            frame = workers.verdicts(self.spark, tasks, self.spec, cores_of(self.spark))
             return self._at_once(tasks, layout, (row.asDict() for row in frame.collect()))
         return self._lazily(tasks, layout)
 
@@ -220,14 +207,14 @@ class _Masked:
         streams = [v["rows"] for v in found if v["rows"] is not None]
         if sum(map(len, streams)) > _CARRIED_BYTES:
             schema = spark_schema(self.target)
-            cores = _parallelism(self.spark)
+            cores = cores_of(self.spark)
             parts.append(workers.decided_rows(self.spark, tasks, self.spec, schema, cores))
         elif any(workers.from_ipc(s).num_rows for s in streams):
             parts.append(workers.given_rows(self.spark, streams, spark_schema(self.target)))
         return parts
 
     def _lazily(self, tasks: Sequence[SliceTask], layout: Layout) -> list[DataFrame]:
-        schema, cores = spark_schema(self.target), _parallelism(self.spark)
+        schema, cores = spark_schema(self.target), cores_of(self.spark)
         based = [t for t in tasks if t.base_path is not None]
         if sum(t.base_size_bytes for t in based) > _MASKED_BYTES:
             return [workers.merged_rows(self.spark, tasks, self.spec, schema, cores)]

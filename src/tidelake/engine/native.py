@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
+from tidelake.engine.file_discovery import few_tasks
 from tidelake.engine.spark_types import spark_schema, spark_type
 from tidelake.engine.workers import FILE_NAME, MASK, given_masks
 from tidelake.files import ReadSpec, SliceTask, check_tails, read_footers
@@ -146,12 +147,13 @@ class BaseFiles:
             fields.pop(name, None)
         if spec.keep_instants is not None:
             fields.setdefault(COMMIT_TIME, T.StructField(COMMIT_TIME, T.StringType()))
-        frame = (
-            spark.read.options(**spark_options(spec.storage))
-            .schema(T.StructType(list(fields.values())))
-            .option("recursiveFileLookup", "true")
-            .parquet(*(spark_path(spec.storage, t.base_path or "") for t in tasks))
-        )
+        with few_tasks(spark, len(tasks)):
+            frame = (
+                spark.read.options(**spark_options(spec.storage))
+                .schema(T.StructType(list(fields.values())))
+                .option("recursiveFileLookup", "true")
+                .parquet(*(spark_path(spec.storage, t.base_path or "") for t in tasks))
+            )
         return cls(
             tasks=tasks, spec=spec, target=target, layout=layout, frame=frame, names=list(fields)
         )

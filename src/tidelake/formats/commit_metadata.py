@@ -18,6 +18,10 @@ _RECORD_NAMES = ("HoodieCommitMetadata", "HoodieReplaceCommitMetadata")
 _REPLACED = "partitionToReplaceFileIds"
 
 
+#: Key of a commit's extra metadata under which the caller's idempotence key is kept.
+WRITE_ID = "tidelake.write.id"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeStats:
     """Milliseconds spent on one file."""

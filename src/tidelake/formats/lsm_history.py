@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import json
 import re
@@ -14,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelake.errors import Malformed
-from tidelake.formats import jackson, table_path
+from tidelake.formats import commit_metadata, jackson, table_path
 from tidelake.formats._wire_record import CORE, from_wire, to_wire
 from tidelake.formats.avro_schemas import LSM_TIMELINE_INSTANT
 from tidelake.model import WRITE_ACTIONS, Action
@@ -24,8 +26,10 @@ VERSION_FILE = "_version_"
 
 _FILE = re.compile(r"([0-9]+)_([0-9]+)_([0-9])\.parquet")
 _MANIFEST = re.compile(r"manifest_([0-9]{1,18})")
-_TIMES = ["instantTime", "completionTime"]
-_WITHOUT_CONTENT = [*_TIMES, "action"]
+_WITHOUT_CONTENT = ["instantTime", "completionTime", "action"]
+#: Key of a footer under which stand the hashes of all write ids in the file.
+_WRITE_IDS = b"tidelake.write.ids"
+_HASH_BYTES = 4
 _SCHEMA = pa.schema(
     [
         pa.field("instantTime", pa.string()),
@@ -191,8 +195,53 @@ def instants_holding(source: BinaryIO, text: str) -> list[tuple[str, Action]]:
         raise Malformed(f"an archived instant does not decode: {cause}") from cause
 
 
+def may_hold_write_id(source: BinaryIO, write_id: str) -> bool:
+    """Return whether a commit in a history file may have been made under this write id.
+
+    The footer tells, so that nothing else is read; files that Apache Hudi wrote do not say.
+    """
+    try:
+        footer = pq.ParquetFile(source).metadata.metadata or {}
+        hashes = base64.b64decode(footer[_WRITE_IDS], validate=True)
+    except KeyError:
+        return True
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as cause:
+        raise Malformed(f"this is no sound Parquet file: {cause}") from cause
+    wanted, at = _hash(write_id), -1
+    while (at := hashes.find(wanted, at + 1)) >= 0:
+        if at % _HASH_BYTES == 0:
+            return True
+    return False
+
+
+def _hash(write_id: str) -> bytes:
+    return hashlib.blake2b(write_id.encode(), digest_size=_HASH_BYTES).digest()
+
+
+def _write_ids(instants: Iterable[HistoryInstant]) -> bytes | None:
+    """Return the hashes of the write ids, or None when a content does not decode."""
+    found = set()
+    word = commit_metadata.WRITE_ID.encode()
+    for instant in instants:
+        if instant.action not in WRITE_ACTIONS or word not in (instant.metadata or b""):
+            continue
+        try:
+            decoded = commit_metadata.decode_archived(
+                instant.metadata or b"", is_replace=instant.action is Action.REPLACECOMMIT
+            )
+        except Malformed:
+            return None
+        write_id = decoded.extra_metadata.get(commit_metadata.WRITE_ID)
+        found |= set() if write_id is None else {_hash(write_id)}
+    return base64.b64encode(b"".join(sorted(found)))
+
+
 def encode_instants(instants: Iterable[HistoryInstant]) -> bytes:
-    """Return a history file, with the schema and footer of those that Hudi writes."""
+    """Return a history file, with the schema and footer of those that Hudi writes.
+
+    The footer also says under which write ids commits in it were made.
+    """
+    instants = list(instants)
     rows = [
         {
             "instantTime": instant.requested_time,
@@ -204,10 +253,13 @@ def encode_instants(instants: Iterable[HistoryInstant]) -> bytes:
         }
         for instant in instants
     ]
-    footer = {
+    footer: dict[bytes | str, bytes | str] = {
         "writer.model.name": "avro",
         "parquet.avro.schema": json.dumps(LSM_TIMELINE_INSTANT, separators=(",", ":")),
     }
+    write_ids = _write_ids(instants)
+    if write_ids is not None:
+        footer[_WRITE_IDS] = write_ids
     sink = io.BytesIO()
     table = pa.Table.from_pylist(rows, schema=_SCHEMA.with_metadata(footer))
     pq.write_table(table, sink, compression="gzip", use_dictionary=False, version="1.0")

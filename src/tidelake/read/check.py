@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -29,6 +30,7 @@ from tidelake.txn.unlocked import unexplained
 from tidelake.view import Listing, StorageListing, TableView
 
 _FIRST_BY_COMPLETION = 8
+_READERS = 16
 
 READABLE_INSTANTS = "instants whose content decodes"
 PRESENT_FILES = "files of live slices that exist, in the size their commit says"
@@ -63,12 +65,17 @@ class CheckReport:
 
 
 def check_table(
-    state: TableState, metadata: Listing | None, left_out: Sequence[Instant] = ()
+    state: TableState,
+    metadata: Listing | None,
+    left_out: Sequence[Instant] = (),
+    *,
+    quick: bool = False,
 ) -> CheckReport:
     """Look at all that a reader of the newest snapshot depends on, and go on after each violation.
 
     `metadata` is the listing of the table's metadata table, None when it has none to go by, and
-    `left_out` are writes that it does not know.
+    `left_out` are writes that it does not know. A `quick` look reads the timeline and lists files,
+    and opens no data file.
     """
     report = CheckReport()
     _check_instants(state, report)
@@ -107,11 +114,14 @@ def check_table(
     # the write has completed: the slice may be one that a pending compaction opened, and the log
     # may be what a failed write left. There the blocks tell.
     live = set()
+    bases = [file for file in present if isinstance(file, BaseFile)]
+    if not quick:
+        _check_bases(state, bases, named, report)
     for file in present:
-        if isinstance(file, BaseFile):
-            _check_base(state, file, named.get(file.path), report)
+        if isinstance(file, BaseFile) or quick:
             live.add(file.path)
-        elif _is_of_completed_write(view, _check_log(state, file, report)):
+            continue
+        if _is_of_completed_write(view, _check_log(state, file, report)):
             live.add(file.path)
     listed = {} if metadata is None else _by_path(metadata, metadata.partitions())
     settled = {file.path for file in files} - live  # missing, which was said, or of a failed write
@@ -124,7 +134,12 @@ def check_table(
         _check_metadata(on_storage, listed, counted, report)
     _note_leftovers(on_storage, counted, report)
     _note_strangers(state, on_storage, named, report)
-    if not report.violations:
+    if quick:
+        report.notes.append(
+            "this was a quick look: data files were listed and not opened; without --quick the "
+            "footers, the logs and the keys of all rows are read as well"
+        )
+    elif not report.violations:
         _note_duplicates(state, view, report)
         _note_ties(state, view, report)
     return report
@@ -266,13 +281,31 @@ def _is_present(
     return True
 
 
-def _check_base(
-    state: TableState, base: BaseFile, named: _Named | None, report: CheckReport
+def _check_bases(
+    state: TableState,
+    bases: Sequence[BaseFile],
+    named: Mapping[str, _Named],
+    report: CheckReport,
 ) -> None:
-    if base.extension != "parquet":
-        return
+    parquet = [base for base in bases if base.extension == "parquet"]
+
+    def row_count(base: BaseFile) -> int | TidelakeError:
+        try:
+            return read_footer(state.storage, base.path, base.size_bytes).row_count
+        except TidelakeError as error:
+            return error
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        for base, rows in zip(parquet, pool.map(row_count, parquet), strict=True):
+            _check_base(base, rows, named.get(base.path), report)
+
+
+def _check_base(
+    base: BaseFile, rows: int | TidelakeError, named: _Named | None, report: CheckReport
+) -> None:
     with _noting(report, READABLE_BASES):
-        rows = read_footer(state.storage, base.path, base.size_bytes).row_count
+        if isinstance(rows, TidelakeError):
+            raise rows
         if named is not None and named.row_count is not None:
             report.checked[ROW_COUNTS] += 1
             if rows != named.row_count:

@@ -5,7 +5,7 @@ Nothing here is read to open a table: only questions about archived instants com
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Protocol
 
@@ -39,6 +39,12 @@ class History(Protocol):
         """Return the archived writes in whose metadata `text` may occur, and perhaps others.
 
         This is how to look for a word without decoding the metadata of a long history.
+        """
+
+    def writes_under(self, write_id: str) -> tuple[Instant, ...]:
+        """Return the archived writes that were made under `write_id`, and perhaps others.
+
+        The metadata of files of the history whose footer rules the id out is not read.
         """
 
     def commit_metadata(self, instant: Instant) -> CommitMetadata:
@@ -80,8 +86,19 @@ class LsmHistory:
 
     def writes_holding(self, text: str) -> tuple[Instant, ...]:
         """Return the archived writes in whose metadata `text` occurs."""
+        return self._holding(text, self._files)
+
+    def writes_under(self, write_id: str) -> tuple[Instant, ...]:
+        """Return the archived writes that were made under `write_id`, and perhaps others."""
+        return self._holding(write_id, [p for p in self._files if self._may_hold(p, write_id)])
+
+    def _may_hold(self, path: str, write_id: str) -> bool:
+        with self._storage.open(path) as source, reading(path):
+            return lsm_history.may_hold_write_id(source, write_id)
+
+    def _holding(self, text: str, paths: Iterable[str]) -> tuple[Instant, ...]:
         found: set[tuple[str, Action]] = set()
-        for path in self._files:
+        for path in paths:
             with self._storage.open(path) as source, reading(path):
                 found.update(lsm_history.instants_holding(source, text))
         if not found:
@@ -205,6 +222,10 @@ class ArchivedLogHistory:
             if i.action.completed_as in WRITE_ACTIONS
             and self._completed[i.requested_time, i.action][1] in paths
         )
+
+    def writes_under(self, write_id: str) -> tuple[Instant, ...]:
+        """Return the archived writes that were made under `write_id`, and perhaps others."""
+        return self.writes_holding(write_id)
 
     def commit_metadata(self, instant: Instant) -> CommitMetadata:
         """Return what an archived commit, deltacommit or replacecommit wrote."""

@@ -1,4 +1,5 @@
-from tidelake.txn.commits import WRITE_ID, completed_commit, find_commit
+from tidelake.formats.commit_metadata import WRITE_ID
+from tidelake.txn.commits import completed_commit, find_commit
 from tidelake.txn.create import TableSpec, create_table
 from tidelake.txn.keeper import FileChanges, MetadataKeeper, NoMetadataTable, changes_of
 from tidelake.txn.opening import begin

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
+from tidelake.formats.commit_metadata import WRITE_ID, CommitMetadata, WriteStat
 from tidelake.model import Commit, Instant
 from tidelake.timeline import History, Timeline, TimelineContents
-
-#: Key of a commit's extra metadata under which the caller's idempotence key is kept.
-WRITE_ID = "tidelake.write.id"
 
 
 def find_commit(
@@ -19,7 +16,7 @@ def find_commit(
     active = made_under(write_id, timeline.writes(), contents)
     if active is not None:
         return commit_of(active, contents.commit_metadata(active))
-    for instant in history.writes_holding(write_id):
+    for instant in history.writes_under(write_id):
         metadata = history.commit_metadata(instant)
         if metadata.extra_metadata.get(WRITE_ID) == write_id:
             return commit_of(instant, metadata)

@@ -63,7 +63,7 @@ from tidelake.errors import (
     TidelakeError,
     WriteConflictError,
 )
-from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
+from tidelake.formats.commit_metadata import WRITE_ID, CommitMetadata, WriteStat
 from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.marker_name import heartbeat_path, marker_folder
 from tidelake.model import Action, Commit, FileGroupId, Instant, State, Word
@@ -77,7 +77,7 @@ from tidelake.timeline import (
 from tidelake.timeline.load import completion_time_from
 from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
 from tidelake.txn.candidates import Start, of_stats
-from tidelake.txn.commits import WRITE_ID, commit_of, made_under, paths_of
+from tidelake.txn.commits import commit_of, made_under, paths_of
 from tidelake.txn.concurrency import WRITER, Concurrency, Reviewer, SchemaResolver, lost
 from tidelake.txn.conflict import Footprint
 from tidelake.txn.early import Lookout

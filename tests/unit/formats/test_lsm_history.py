@@ -6,7 +6,8 @@ import pytest
 
 from tests.golden.timelines import UPGRADED, meta_files
 from tidelake.errors import Malformed
-from tidelake.formats import lsm_history
+from tidelake.formats import commit_metadata, lsm_history
+from tidelake.formats.commit_metadata import WRITE_ID, CommitMetadata
 from tidelake.formats.lsm_history import HistoryInstant, Manifest, ManifestFile
 from tidelake.model import Action
 
@@ -95,3 +96,28 @@ def test_a_damaged_history_file_is_malformed() -> None:
     for data in (b"", b"PAR1", raw[:-1], raw[: len(raw) // 2], raw.replace(b"action", b"akshun")):
         with pytest.raises(Malformed):
             lsm_history.decode_instants(io.BytesIO(data), with_contents=False)
+
+
+def committed(number: int, write_id: str | None) -> HistoryInstant:
+    extra = {} if write_id is None else {WRITE_ID: write_id}
+    return HistoryInstant(
+        requested_time=str(number),
+        completion_time=str(number + 1),
+        action=Action.COMMIT,
+        metadata=commit_metadata.encode_avro(CommitMetadata(extra_metadata=extra)),
+    )
+
+
+def test_the_footer_rules_write_ids_out() -> None:
+    written = [committed(n, f"batch {n}" if n % 2 else None) for n in range(40)]
+    data = lsm_history.encode_instants(written)
+    held = [n for n in range(60) if lsm_history.may_hold_write_id(io.BytesIO(data), f"batch {n}")]
+    assert held == list(range(1, 40, 2))
+    empty = lsm_history.encode_instants([committed(1, None)])
+    assert not lsm_history.may_hold_write_id(io.BytesIO(empty), "batch 1")
+
+
+@pytest.mark.parametrize("table", ["v8_cow_archived_lsm", "v9_cow_archived_lsm"])
+def test_a_file_of_apache_hudi_does_not_say_which_write_ids_it_holds(table: str) -> None:
+    for raw in history_files(table, ".parquet"):
+        assert lsm_history.may_hold_write_id(io.BytesIO(raw), "batch 1")

@@ -13,10 +13,10 @@ from tidelake.read.state import TableState
 from tidelake.storage import open_storage
 
 
-def checked(root: Path) -> CheckReport:
+def checked(root: Path, *, quick: bool = False) -> CheckReport:
     state = TableState.load(open_storage(str(root)), ReadOptions())
     at = (state.storage, state.config, state.timeline)
-    return check_table(state, MetadataTable.open(*at), unknown_writes(*at))
+    return check_table(state, MetadataTable.open(*at), unknown_writes(*at), quick=quick)
 
 
 def unpacked(name: str, into: Path) -> Path:
@@ -49,6 +49,19 @@ def test_a_table_as_hudi_left_it_is_sound(name: str, tmp_path: Path) -> None:
     assert report.violations == []
     assert report.checked[check.READABLE_INSTANTS] > 0
     assert report.checked[check.PRESENT_FILES] > 0
+
+
+def test_a_quick_look_opens_no_data_file(tmp_path: Path) -> None:
+    root = unpacked("v6_mor_mdt_full", tmp_path)
+    torn = live_file(root, log=False)
+    torn.write_bytes(b"x" * torn.stat().st_size)
+    report = checked(root, quick=True)
+    assert report.is_sound
+    assert not {check.READABLE_BASES, check.READABLE_LOGS, check.ROW_COUNTS} & set(report.checked)
+    assert "quick" in report.notes[-1]
+    assert not checked(root).is_sound
+    torn.unlink()
+    assert not checked(root, quick=True).is_sound
 
 
 def test_every_fact_is_looked_at(tmp_path: Path) -> None:

@@ -1,0 +1,271 @@
+"""What grows with a table: 1,000 to 10,000 base files, 100 to 10,000 archived commits.
+
+Files are copies of one, put in place with the commit that names them, so that a large table is made
+in seconds; every measurement goes through the product's own functions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from bench.measure import Verdict, show_verdicts
+from bench.runs import CORES, Runs, save, setting, show, timed
+from tidelake import Table
+from tidelake.cli.main import main as tidelake
+from tidelake.config import ArchiveOptions
+from tidelake.env import Env
+from tidelake.formats import partition_metadata
+from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
+from tidelake.formats.file_name import format_base
+from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
+from tidelake.model import Action, TableType
+from tidelake.storage import LocalStorage
+from tidelake.table import load_state
+from tidelake.timeline import Publisher, load_table_config, load_timeline
+from tidelake.timeline.archive import LsmArchive
+from tidelake.txn import TableSpec, begin, create_table, find_commit
+
+FILES = (1_000, 10_000)
+PARTITIONS = {1_000: 50, 10_000: 200}
+COMMITS = (100, 10_000)
+_SCHEMA = (
+    '{"type":"record","name":"growth","fields":[{"name":"id","type":"string"},'
+    '{"name":"n","type":"long"},{"name":"p","type":"string"}]}'
+)
+_FILES_A_COMMIT = 500
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, print the ratios of the larger to the smaller, and keep results."""
+    parser = argparse.ArgumentParser(prog="python -m bench growth", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3, help="measured rounds of each case")
+    args = parser.parse_args(arguments)
+    circumstances = setting(runs=args.runs)
+    found: dict[str, dict[str, Runs]] = {}
+    verdicts: list[Verdict] = []
+    folder = Path(tempfile.mkdtemp(prefix="tidelake-growth-"))
+    try:
+        _measure_history(folder, args.runs, found, verdicts)
+        _measure_files(folder, args.runs, found, verdicts)
+    finally:
+        shutil.rmtree(folder)
+    show_verdicts(verdicts)
+    save("growth", circumstances, found, verdicts)
+
+
+def _measure_files(
+    folder: Path, runs: int, found: dict[str, dict[str, Runs]], verdicts: list[Verdict]
+) -> None:
+    roots = {count: folder / f"files_{count}" for count in FILES}
+    for count, root in roots.items():
+        table_of_files(root, count, PARTITIONS[count])
+    for verb in ("stats", "stats --quick", "check --quick", "check"):
+        words = verb.split()
+        cases = {
+            f"{verb}, {count:,} files": _runs(1, partial(_verb, words, root))
+            for count, root in roots.items()
+        }
+        _keep(verb, cases, found)
+    spark = (
+        SparkSession.builder.master(f"local[{CORES}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "3g")
+        .getOrCreate()
+    )
+    Table.open(spark, str(roots[FILES[0]])).read()
+    for count, root in roots.items():
+        plain = spark.read.parquet(str(next(root.glob("p=*/*.parquet")))).schema
+        ours, theirs = f"full plan, {count:,} files", f"plain Parquet, {count:,} files"
+        cases = {
+            ours: _runs(runs, partial(_plan, spark, root)),
+            theirs: _runs(runs, partial(spark.read.schema(plain).parquet, str(root))),
+        }
+        _keep(f"full plan at {count:,}", cases, found)
+        verdicts.append(_verdict("full plan", ours, theirs, cases, at_most=1.5))
+    spark.stop()
+
+
+def _measure_history(
+    folder: Path, runs: int, found: dict[str, dict[str, Runs]], verdicts: list[Verdict]
+) -> None:
+    cases: dict[str, Runs] = {}
+    names = []
+    for count in COMMITS:
+        root = folder / f"commits_{count}"
+        table_of_commits(root, count)
+        storage = LocalStorage(str(root))
+        _look_up(storage, "warm")
+        names.append(f"new write_id, {count:,} archived")
+        cases[names[-1]] = _runs(5 * runs, partial(_look_up, storage, "new"))
+    _keep("new write_id", cases, found)
+    verdicts.append(_verdict("new write_id", names[1], names[0], cases, at_most=2.0))
+
+
+def _plan(spark: SparkSession, root: Path) -> None:
+    Table.open(spark, str(root)).read()
+
+
+def _look_up(storage: LocalStorage, write_id: str) -> None:
+    state = load_state(storage, {})
+    assert find_commit(state.timeline, state.contents, state.history, write_id) is None
+
+
+def _verb(words: Sequence[str], root: Path) -> None:
+    with redirect_stdout(io.StringIO()):
+        tidelake([words[0], str(root), *words[1:]])
+
+
+def _runs(count: int, act: Callable[[], object]) -> Runs:
+    runs = Runs()
+    for _ in range(count):
+        seconds, cpu = timed(act)
+        runs.seconds.append(seconds)
+        runs.cpu.append(cpu)
+    return runs
+
+
+def _keep(case: str, cases: dict[str, Runs], found: dict[str, dict[str, Runs]]) -> None:
+    found[case] = cases
+    show(case, cases)
+    medians = [runs.median for runs in cases.values()]
+    sys.stdout.write(f"  ratio {medians[-1] / medians[0]:.2f}\n")
+
+
+def _verdict(case: str, ours: str, than: str, cases: dict[str, Runs], at_most: float) -> Verdict:
+    ratio = cases[ours].median / cases[than].median
+    return Verdict(case=case, ours=ours, than=than, at_most=at_most, ratio=ratio)
+
+
+def table_of_files(root: Path, files: int, partitions: int) -> None:
+    """Make a table with a metadata table and this many base files, each of ten rows."""
+    storage = _created(root)
+    env = Env(storage)
+    data = _parquet()
+    keeper = MetadataTableKeeper(env, KeeperOptions(enabled=True))
+    for start in range(0, files, _FILES_A_COMMIT):
+        config = load_table_config(storage)
+        txn = begin(
+            env,
+            config,
+            load_timeline(storage, config),
+            action=Action.COMMIT,
+            operation="INSERT",
+            keeper=keeper,
+        )
+        with txn:
+            txn.start()
+            stats = [
+                _file(storage, txn.instant_time, f"p={number % partitions}", number, data)
+                for number in range(start, min(start + _FILES_A_COMMIT, files))
+            ]
+            txn.commit(stats, schema=_SCHEMA)
+
+
+def table_of_commits(root: Path, commits: int) -> None:
+    """Make a table whose history has this many commits, each with a write id of its own."""
+    storage = _created(root)
+    config = load_table_config(storage)
+    publisher = Publisher(storage, config)
+    options = ArchiveOptions()
+    for start in range(0, commits, 1_000):
+        for number in range(start, min(start + 1_000, commits)):
+            publisher.start(_time(2 * number), Action.COMMIT)
+            path = publisher.completed_path(_time(2 * number), Action.COMMIT, _time(2 * number + 1))
+            storage.put(path, publisher.encode(_metadata(number)))
+        timeline = load_timeline(storage, config)
+        done = [i for i in timeline.completed if i.requested_time < _time(2 * commits - 2)]
+        for at in range(0, len(done), 100):
+            history = LsmArchive(storage, config, options)
+            history.add(timeline, done[at : at + 100])
+            history.tidy()
+        for instant in done:
+            for name, _ in timeline.files_of(instant):
+                storage.delete(f"{config.timeline_folder}/{name}")
+
+
+def _time(number: int) -> str:
+    moment = time.gmtime(1_780_000_000 + number)
+    return time.strftime("%Y%m%d%H%M%S", moment) + "000"
+
+
+def _metadata(number: int) -> CommitMetadata:
+    stats = tuple(
+        WriteStat(
+            file_id=f"{n:08d}-0000-0000-0000-000000000000-0",
+            path=f"p={n}/{n:08d}-0000-0000-0000-000000000000-0_0-0-0_{_time(2 * number)}.parquet",
+            partition_path=f"p={n}",
+            prev_commit="null",
+            num_writes=10,
+            file_size_in_bytes=1_000,
+        )
+        for n in range(8)
+    )
+    return CommitMetadata(
+        partition_to_write_stats={stat.partition_path or "": (stat,) for stat in stats},
+        extra_metadata={"schema": _SCHEMA, "tidelake.write.id": f"sink-{number}"},
+        operation_type="UPSERT",
+    )
+
+
+def _created(root: Path) -> LocalStorage:
+    storage = LocalStorage(str(root))
+    create_table(
+        Env(storage),
+        TableSpec(
+            name="growth",
+            schema=_SCHEMA,
+            table_type=TableType.COPY_ON_WRITE,
+            table_version=9,
+            record_key_fields=("id",),
+            partition_fields=("p",),
+            hive_style_partitioning=True,
+        ),
+    )
+    return storage
+
+
+def _file(
+    storage: LocalStorage, instant_time: str, partition: str, number: int, data: bytes
+) -> WriteStat:
+    marker = partition_metadata.PartitionMetadata(commit_time=instant_time, partition_depth=1)
+    storage.put_if_absent(
+        f"{partition}/{partition_metadata.FILE_NAME}", partition_metadata.encode(marker, "")
+    )
+    file_id = f"{number:08d}-0000-0000-0000-000000000000-0"
+    name = format_base(
+        file_id=file_id, write_token="0-0-0", instant_time=instant_time, extension="parquet"
+    )
+    storage.put(f"{partition}/{name}", data)
+    return WriteStat(
+        file_id=file_id,
+        path=f"{partition}/{name}",
+        partition_path=partition,
+        prev_commit="null",
+        num_writes=10,
+        num_inserts=10,
+        total_write_bytes=len(data),
+        file_size_in_bytes=len(data),
+    )
+
+
+def _parquet() -> bytes:
+    meta = ("commit_time", "commit_seqno", "record_key", "partition_path", "file_name")
+    columns: dict[str, Any] = {f"_hoodie_{name}": ["x"] * 10 for name in meta}
+    columns |= {"id": [f"k{n}" for n in range(10)], "n": list(range(10)), "p": ["x"] * 10}
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()
