@@ -43,7 +43,7 @@ fuzz: $(READY) ## thousands of damaged files: each ends in the right rows or in 
 	$(PY) -m pytest tests/fuzz -m "fuzz or not fuzz"
 
 long: $(READY) ## every kind of table and thousands of random writes, against hudi-rs and a model
-	$(PY) -m pytest tests/spark tests/writes -m long -s
+	$(PY) -m pytest tests/spark tests/writes tests/many -m long -s
 
 sim: $(READY) ## twenty thousand seeded histories of writers, compactors and readers, with every fault
 	TIDELAKE_SEEDS=0-5000 $(PY) -m pytest tests/sim -k every_history -n auto --timeout 7200

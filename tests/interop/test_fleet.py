@@ -1,6 +1,6 @@
 """Five minutes of writers and a compactor that are killed at random, read by both foreign readers.
 
-The daily run has a minute of it, without Apache Hudi (tests/many).
+The daily run has half a minute of it, without Apache Hudi (tests/many).
 """
 
 from __future__ import annotations

@@ -62,4 +62,4 @@ def hold(fleet: Fleet, seconds: float, kill_every: float) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_nothing_that_was_committed_is_lost(tmp_path: Path, mode: str) -> None:
     options = {**SHARED, "hoodie.write.concurrency.mode": MODES[mode]}
-    hold(Fleet(tmp_path / "t", options, seed=1), seconds=60, kill_every=3)
+    hold(Fleet(tmp_path / "t", options, seed=1), seconds=15, kill_every=2)
