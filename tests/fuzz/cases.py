@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.fuzz.tables import Rows
 
 #: A case that takes longer hangs; sound files take a hundredth of it.
-TIMEOUT_S = 30
+TIMEOUT_S = 20
 #: What a process may hold at its peak, libraries included.
 MEMORY_BYTES = 1_500_000_000
 #: Larger files only make the same damage rarer.
@@ -175,7 +175,7 @@ def attempt_table(case: Case) -> str:
     """
     from tests.fuzz import tables  # only where a table is read: it loads much
 
-    root, options, middle, sound_answers = _sound(case.table)
+    root, options, middle, sound_answers = sound_table(case.table)
     path = root / case.path
     sound = path.read_bytes()
     stat = path.stat()
@@ -200,7 +200,7 @@ def attempt_table(case: Case) -> str:
 
 
 @lru_cache(maxsize=64)
-def _sound(table: str) -> tuple[Path, Mapping[str, str], str | None, Mapping[str, Rows]]:
+def sound_table(table: str) -> tuple[Path, Mapping[str, str], str | None, Mapping[str, Rows]]:
     from tests.fuzz import tables
 
     golden = harness.load(table)

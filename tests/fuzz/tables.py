@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pyarrow as pa
 
 from tidelake.errors import TidelakeError
 from tidelake.files import ReadSpec, SliceTask, decide_slice, read_base, read_changes, read_slice
+from tidelake.metadata.table import MetadataTable, unknown_writes
 from tidelake.read.changes import plan_changes
 from tidelake.read.check import check_table
 from tidelake.read.incremental import plan_incremental
@@ -48,6 +51,20 @@ def ask_all(root: Path, options: Mapping[str, str], middle: str | None) -> dict[
     return answers
 
 
+@contextmanager
+def words() -> Iterator[list[str]]:
+    """Collect the warnings that are logged inside of the block."""
+    said: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("tidelake")
+    logger.addHandler(handler)
+    try:
+        yield said
+    finally:
+        logger.removeHandler(handler)
+
+
 def _ask(
     question: str, root: Path, options: Mapping[str, str], middle: str | None
 ) -> Iterable[str]:
@@ -64,7 +81,9 @@ def _ask(
         changes = plan_changes(state)
         return _texts(b for task in changes.tasks for b in read_changes(task, changes.spec))
     if question == "check":
-        return [f"{v.path}: {v.problem}" for v in check_table(state, None).violations]
+        at = (state.storage, state.config, state.timeline)
+        report = check_table(state, MetadataTable.open(*at), unknown_writes(*at))
+        return [f"{v.path}: {v.problem}" for v in report.violations]
     plan = plan_snapshot(state)
     if question.endswith("masked"):
         return _texts(b for task in plan.tasks for b in _masked(task, plan.spec))

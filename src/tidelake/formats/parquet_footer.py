@@ -27,6 +27,11 @@ _BLOOM_KIND = "hoodie_bloom_filter_type_code"
 _PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, EOFError, OverflowError)
 
 
+_FILE_NAME = "_hoodie_file_name"
+#: Hudi's own columns come first, one of them optional.
+_META_COLUMNS = 6
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetFooter:
     """A base file's footer. Files of Spark's row writer carry no Avro schema; that is no fault."""
@@ -39,6 +44,20 @@ class ParquetFooter:
     def row_count(self) -> int:
         """Return the number of rows in the file."""
         return int(self.metadata.num_rows)
+
+    @property
+    def file_names(self) -> frozenset[str]:
+        """Return the names that the file's rows say they are in, as far as its statistics tell."""
+        found: set[str] = set()
+        for index in range(self.metadata.num_row_groups):
+            group = self.metadata.row_group(index)
+            for at in range(min(group.num_columns, _META_COLUMNS)):
+                column = group.column(at)
+                if column.path_in_schema == _FILE_NAME:
+                    known = column.statistics
+                    if known is not None and known.has_min_max:
+                        found.update(str(value) for value in (known.min, known.max))
+        return frozenset(found)
 
     @property
     def avro_schema(self) -> str | None:

@@ -17,7 +17,9 @@ from tidelake.files.footers import read_footer
 from tidelake.formats import log_block
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.formats.log_block import BlockKind, HeaderKey, LogBlock
+from tidelake.formats.parquet_footer import ParquetFooter
 from tidelake.model import Action, BaseFile, FileSlice, Instant, LogFile
+from tidelake.read.check_chain import lost_bases
 from tidelake.read.check_order import tied_keys
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.state import TableState
@@ -38,6 +40,7 @@ READABLE_BASES = "base files of live slices with a readable footer"
 ROW_COUNTS = "base files with as many rows as their commit says"
 READABLE_LOGS = "log files of live slices that consist of whole blocks"
 EXPLAINED = "writes that overlap in time and touch different file groups, or never give way"
+KNOWN_BASES = "writes that build on completed ones"
 SAME_LISTING = "committed files that metadata table and storage list alike"
 
 
@@ -105,11 +108,17 @@ def check_table(
         listing=_WithNamedFiles(listing, named),
         history_times=state.history.completion_times,
     )
+    _check_chain(state, view, report)
     files: list[BaseFile | LogFile] = []
     for found in view.latest_slices():
         files += [found.base_file] if found.base_file else []
         files += found.log_files
-    present = [f for f in files if _is_present(f, on_storage.get(f.path), named, report)]
+    may_grow = state.config.table_version < _FIRST_BY_COMPLETION
+    present = [
+        file
+        for file in files
+        if _is_present(file, on_storage.get(file.path), named, report, may_grow=may_grow)
+    ]
     # Up to version 7 a log is named by the slice it belongs to, so its name does not say whether
     # the write has completed: the slice may be one that a pending compaction opened, and the log
     # may be what a failed write left. There the blocks tell.
@@ -221,6 +230,20 @@ def _check_overlaps(state: TableState, report: CheckReport) -> None:
         )
 
 
+def _check_chain(state: TableState, view: TableView, report: CheckReport) -> None:
+    report.checked[KNOWN_BASES] += len(state.timeline.writes())
+    for lost in lost_bases(state, view):
+        report.violations.append(
+            Violation(
+                path=f"{state.config.timeline_folder}/{lost.instant.file_name}",
+                problem=f"builds on {lost.base_time} in file group {lost.file_id}, which is not "
+                "completed on the timeline: the rows that only it wrote are missing",
+                next_step=f"restore the completed file of {lost.base_time} from a backup or the "
+                "storage's versions, before a writer rolls that instant back",
+            )
+        )
+
+
 def _told(state: TableState, write: Footprint) -> str:
     by = next(
         (
@@ -256,6 +279,8 @@ def _is_present(
     found: FileInfo | None,
     named: Mapping[str, _Named],
     report: CheckReport,
+    *,
+    may_grow: bool,
 ) -> bool:
     report.checked[PRESENT_FILES] += 1
     if found is None:
@@ -269,7 +294,12 @@ def _is_present(
         return False
     promised = named[file.path].size_bytes if file.path in named else None
     # Up to version 7 later commits and rollbacks may append to a log.
-    grown = isinstance(file, LogFile) and promised is not None and found.size_bytes > promised
+    grown = (
+        may_grow
+        and isinstance(file, LogFile)
+        and promised is not None
+        and found.size_bytes > promised
+    )
     if promised is not None and found.size_bytes != promised and not grown:
         report.violations.append(
             Violation(
@@ -289,23 +319,36 @@ def _check_bases(
 ) -> None:
     parquet = [base for base in bases if base.extension == "parquet"]
 
-    def row_count(base: BaseFile) -> int | TidelakeError:
+    def footer_of(base: BaseFile) -> ParquetFooter | TidelakeError:
         try:
-            return read_footer(state.storage, base.path, base.size_bytes).row_count
+            return read_footer(state.storage, base.path, base.size_bytes)
         except TidelakeError as error:
             return error
 
     with ThreadPoolExecutor(_READERS) as pool:
-        for base, rows in zip(parquet, pool.map(row_count, parquet), strict=True):
-            _check_base(base, rows, named.get(base.path), report)
+        for base, footer in zip(parquet, pool.map(footer_of, parquet), strict=True):
+            _check_base(base, footer, named.get(base.path), report)
 
 
 def _check_base(
-    base: BaseFile, rows: int | TidelakeError, named: _Named | None, report: CheckReport
+    base: BaseFile,
+    footer: ParquetFooter | TidelakeError,
+    named: _Named | None,
+    report: CheckReport,
 ) -> None:
     with _noting(report, READABLE_BASES):
-        if isinstance(rows, TidelakeError):
-            raise rows
+        if isinstance(footer, TidelakeError):
+            raise footer
+        rows = footer.row_count
+        others = sorted(n for n in footer.file_names if not base.name.startswith(n))
+        if others:
+            report.violations.append(
+                Violation(
+                    path=base.path,
+                    problem=f"holds rows of the file {others[0]}: one was put in the other's place",
+                    next_step="restore the file from a backup or the storage's versions",
+                )
+            )
         if named is not None and named.row_count is not None:
             report.checked[ROW_COUNTS] += 1
             if rows != named.row_count:
@@ -322,6 +365,7 @@ def _check_log(state: TableState, log: LogFile, report: CheckReport) -> Sequence
     blocks: Sequence[LogBlock] = ()
     with _noting(report, READABLE_LOGS), reading(log.path):
         blocks = log_block.decode_blocks(state.storage.read(log.path))
+        _check_block_instants(state, log, blocks, report)
         for block in blocks:
             if block.kind is BlockKind.CORRUPT:
                 report.violations.append(
@@ -333,6 +377,24 @@ def _check_log(state: TableState, log: LogFile, report: CheckReport) -> Sequence
                     )
                 )
     return blocks
+
+
+def _check_block_instants(
+    state: TableState, log: LogFile, blocks: Sequence[LogBlock], report: CheckReport
+) -> None:
+    """From version 8 on a log is written by the instant in its name, and by no other."""
+    if state.config.table_version < _FIRST_BY_COMPLETION:
+        return
+    times = {b.headers.get(HeaderKey.INSTANT_TIME) for b in blocks if b.headers}
+    others = sorted(t for t in times - {log.instant_time} if t is not None)
+    if others:
+        report.violations.append(
+            Violation(
+                path=log.path,
+                problem=f"holds blocks of instant {others[0]}: one log was put in another's place",
+                next_step="restore the file from a backup or the storage's versions",
+            )
+        )
 
 
 def _is_of_completed_write(view: TableView, blocks: Sequence[LogBlock]) -> bool:

@@ -72,6 +72,7 @@ def test_every_fact_is_looked_at(tmp_path: Path) -> None:
         check.READABLE_BASES,
         check.ROW_COUNTS,
         check.READABLE_LOGS,
+        check.KNOWN_BASES,
         check.SAME_LISTING,
     }
 
@@ -106,6 +107,45 @@ def test_a_base_file_cut_short_has_the_wrong_size_and_no_footer(tmp_path: Path) 
     problems = [v.problem for v in checked(root).violations]
     assert any("its commit says" in problem for problem in problems)
     assert any("PAR1" in problem for problem in problems)
+
+
+def test_a_base_file_in_the_place_of_another_is_named(tmp_path: Path) -> None:
+    root = unpacked("v6_cow_014", tmp_path)
+    there = live_file(root, log=False)
+    other = next(p for p in there.parent.glob("*.parquet") if p.name != there.name)
+    there.write_bytes(other.read_bytes())
+    problems = [v.problem for v in checked(root).violations]
+    assert any(f"rows of the file {other.name}" in problem for problem in problems)
+
+
+def test_a_log_in_the_place_of_another_and_one_that_grew_are_named(tmp_path: Path) -> None:
+    root = unpacked("v9_mor_bucket_event_time", tmp_path)
+    state = TableState.load(open_storage(str(root)), ReadOptions())
+    logs = [log for found in state.view.latest_slices() for log in found.log_files]
+    first = logs[0]
+    second = next(log for log in logs if log.instant_time != first.instant_time)
+    sound = (root / first.path).read_bytes()
+    (root / first.path).write_bytes((root / second.path).read_bytes())
+    problems = [v.problem for v in checked(root).violations]
+    assert any(f"blocks of instant {second.instant_time}" in problem for problem in problems)
+    (root / first.path).write_bytes(sound * 2)
+    problems = [v.problem for v in checked(root).violations]
+    assert any(f"has {2 * len(sound)} bytes" in problem for problem in problems)
+
+
+def test_a_write_that_builds_on_one_whose_completed_file_is_gone_is_named(tmp_path: Path) -> None:
+    root = unpacked("v6_cow_014", tmp_path)
+    state = TableState.load(open_storage(str(root)), ReadOptions())
+    writes = state.timeline.writes()
+    bases = {
+        stat.prev_commit
+        for write in writes
+        for stat in state.contents.commit_metadata(write).write_stats
+    }
+    lost = next(w for w in writes[1:] if w.requested_time in bases)
+    (root / ".hoodie" / str(lost.file_name)).unlink()
+    problems = [v.problem for v in checked(root).violations]
+    assert any(f"builds on {lost.requested_time}" in problem for problem in problems)
 
 
 def test_a_damaged_log_block_is_found(tmp_path: Path) -> None:

@@ -1,0 +1,34 @@
+"""Tables in random states: the right rows, an error of ours, or a word that they may be wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.cases import Case, Report, run
+from tests.fuzz.states import attempt_state
+from tests.fuzz.test_tables import TABLES
+
+
+def cases(per_table: int, first_seed: int) -> list[Case]:
+    """Return as many states of each table."""
+    return [
+        Case(table, "", first_seed + i, whole=True) for table in TABLES for i in range(per_table)
+    ]
+
+
+def check(report: Report) -> None:
+    assert not report.failures, f"{len(report.failures)} failures\n" + "\n".join(
+        report.failures[:5]
+    )
+    assert report.ends["refused"], report.ends
+    assert report.ends["same rows"], report.ends
+
+
+def test_tables_in_random_states() -> None:
+    check(run(cases(per_table=4, first_seed=0), attempt_state))
+
+
+@pytest.mark.fuzz
+@pytest.mark.timeout(7200)
+def test_thousands_of_tables_in_random_states() -> None:
+    check(run(cases(per_table=360, first_seed=1000), attempt_state))
