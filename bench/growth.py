@@ -60,16 +60,16 @@ def main(arguments: Sequence[str]) -> None:
     folder = Path(tempfile.mkdtemp(prefix="tidelake-growth-"))
     try:
         _measure_history(folder, args.runs, found, verdicts)
-        _measure_files(folder, args.runs, found, verdicts)
+        roots = _measure_verbs(folder, found)
+        _measure_plans(roots, args.runs, found, verdicts)
     finally:
         shutil.rmtree(folder)
     show_verdicts(verdicts)
     save("growth", circumstances, found, verdicts)
 
 
-def _measure_files(
-    folder: Path, runs: int, found: dict[str, dict[str, Runs]], verdicts: list[Verdict]
-) -> None:
+def _measure_verbs(folder: Path, found: dict[str, dict[str, Runs]]) -> dict[int, Path]:
+    """Make the tables of files, let the command line look at each, and return where they are."""
     roots = {count: folder / f"files_{count}" for count in FILES}
     for count, root in roots.items():
         table_of_files(root, count, PARTITIONS[count])
@@ -80,6 +80,15 @@ def _measure_files(
             for count, root in roots.items()
         }
         _keep(verb, cases, found)
+    return roots
+
+
+def _measure_plans(
+    roots: dict[int, Path],
+    runs: int,
+    found: dict[str, dict[str, Runs]],
+    verdicts: list[Verdict],
+) -> None:
     spark = (
         SparkSession.builder.master(f"local[{CORES}]")
         .config("spark.ui.enabled", "false")

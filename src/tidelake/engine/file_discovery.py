@@ -1,4 +1,4 @@
-"""How many tasks Spark takes to look up the files of a scan."""
+"""How Spark looks up the files of a scan: in the driver, or in a job of so many tasks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 
 #: Spark looks up as many paths in the driver, and more than these in a job.
 PATHS_WITHOUT_JOB = 32
+_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_ALL_PATHS = 2**31 - 1
 _PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 #: No session has this; Spark checks that a default is a number.
 _UNSET = "-1"
@@ -20,8 +22,8 @@ _TASKS_A_CORE = 2
 _UNKNOWN_CORES = 16
 
 _lock = threading.Lock()
-#: The sessions in which files are being looked up, how often at once, and what was set before.
-_changed: WeakKeyDictionary[SparkSession, tuple[int, str]] = WeakKeyDictionary()
+#: By session and setting: how many reads have changed it at once, and what was set before.
+_changed: WeakKeyDictionary[SparkSession, dict[str, tuple[int, str]]] = WeakKeyDictionary()
 
 
 def cores_of(spark: SparkSession) -> int:
@@ -33,40 +35,44 @@ def cores_of(spark: SparkSession) -> int:
 
 
 @contextmanager
-def few_tasks(spark: SparkSession, paths: int) -> Iterator[None]:
-    """Have Spark look up many paths in a few tasks for each core instead of in one for each path.
+def quick_discovery(spark: SparkSession, paths: int, *, is_local: bool) -> Iterator[None]:
+    """Have Spark look up many paths without one task for each of them.
 
-    The setting of the session is as it was afterwards, also when several threads read at once.
+    Those of local files are looked up in the driver, others in a few tasks for each core. The
+    setting of the session is as it was afterwards, also when several threads read at once.
     A session of Spark Connect looks paths up when an action runs: it is not changed for that.
     """
     if paths <= PATHS_WITHOUT_JOB:
         yield
         return
-    _enter(spark, _TASKS_A_CORE * cores_of(spark))
+    key = _THRESHOLD if is_local else _PARALLELISM
+    _enter(spark, key, _ALL_PATHS if is_local else _TASKS_A_CORE * cores_of(spark))
     try:
         yield
     finally:
-        _leave(spark)
+        _leave(spark, key)
 
 
-def _enter(spark: SparkSession, tasks: int) -> None:
+def _enter(spark: SparkSession, key: str, value: int) -> None:
     with _lock:
-        depth, before = _changed.get(spark, (0, ""))
+        changed = _changed.setdefault(spark, {})
+        depth, before = changed.get(key, (0, ""))
         if depth == 0:
-            before = spark.conf.get(_PARALLELISM, _UNSET) or _UNSET
-            if before == _UNSET or int(before) > tasks:
-                spark.conf.set(_PARALLELISM, str(tasks))
-        _changed[spark] = depth + 1, before
+            before = spark.conf.get(key, _UNSET) or _UNSET
+            # Fewer tasks than we would take are what somebody wants.
+            if key == _THRESHOLD or before == _UNSET or int(before) > value:
+                spark.conf.set(key, str(value))
+        changed[key] = depth + 1, before
 
 
-def _leave(spark: SparkSession) -> None:
+def _leave(spark: SparkSession, key: str) -> None:
     with _lock:
-        depth, before = _changed[spark]
+        depth, before = _changed[spark][key]
         if depth > 1:
-            _changed[spark] = depth - 1, before
+            _changed[spark][key] = depth - 1, before
             return
-        del _changed[spark]
+        del _changed[spark][key]
         if before == _UNSET:
-            spark.conf.unset(_PARALLELISM)
+            spark.conf.unset(key)
         else:
-            spark.conf.set(_PARALLELISM, before)
+            spark.conf.set(key, before)

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
-from tidelake.engine.file_discovery import few_tasks
+from tidelake.engine.file_discovery import quick_discovery
 from tidelake.engine.spark_types import spark_schema, spark_type
 from tidelake.engine.workers import FILE_NAME, MASK, given_masks
 from tidelake.files import ReadSpec, SliceTask, check_tails, read_footers
@@ -147,7 +147,8 @@ class BaseFiles:
             fields.pop(name, None)
         if spec.keep_instants is not None:
             fields.setdefault(COMMIT_TIME, T.StructField(COMMIT_TIME, T.StringType()))
-        with few_tasks(spark, len(tasks)):
+        is_local = open_storage(spec.storage).local_path("") is not None
+        with quick_discovery(spark, len(tasks), is_local=is_local):
             frame = (
                 spark.read.options(**spark_options(spec.storage))
                 .schema(T.StructType(list(fields.values())))
