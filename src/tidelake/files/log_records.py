@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -41,6 +42,8 @@ from tidelake.records.schema import (
 )
 from tidelake.records.text import java_text
 from tidelake.storage import Storage
+
+_log = logging.getLogger(__name__)
 
 _DELETE_OPERATIONS = ("D", "-U")
 #: What blocks that are decoded together have at most.
@@ -114,6 +117,7 @@ def scan_logs(storage: Storage, task: SliceTask, spec: ReadSpec) -> list[PlacedB
     for path, committed in zip_longest(task.log_paths, task.committed_log_bytes):
         with reading(path):
             data = storage.read(path)
+            _tell_if_short(path, len(data), committed)
             held_bytes += len(data)
             found = decode_blocks(data)
             for block, following in zip_longest(found, found[1:]):
@@ -139,6 +143,18 @@ def scan_logs(storage: Storage, task: SliceTask, spec: ReadSpec) -> list[PlacedB
         in_range=spec.blocks.in_range,
     )
     return [placed[id(block)] for block in applied]
+
+
+def _tell_if_short(path: str, size_bytes: int, committed: int | None) -> None:
+    """Say that what a commit wrote is gone: the answer lacks it, as Hudi's does."""
+    if committed is not None and size_bytes < committed:
+        _log.warning(
+            "%s has %d bytes, and its commit wrote %d: rows of that write may be missing; "
+            "`tidelake check TABLE` names such files",
+            path,
+            size_bytes,
+            committed,
+        )
 
 
 def positions_of(blocks: Sequence[PlacedBlock], base_instant: str | None) -> bool:

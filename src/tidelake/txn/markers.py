@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from tidelake.formats.file_name import parse_base
 from tidelake.formats.marker_name import (
     Marker,
     is_served_list,
@@ -40,10 +41,21 @@ def delete_strays(storage: Storage, instant_time: str, wanted: Collection[str]) 
     instant completes.
     """
     markers = list_markers(storage, instant_time) or ()
-    strays = sorted({marker.path for marker in markers} - set(wanted))
+    marked = {marker.path for marker in markers if is_of(marker.path, instant_time)}
+    strays = sorted(marked - set(wanted))
     for path in strays:
         storage.delete(path)
     return strays
+
+
+def is_of(path: str, instant_time: str) -> bool:
+    """Return whether the instant may have made the file: a base file has its writer's time.
+
+    So have logs from table version 8 on; before, that of the slice they belong to.
+    """
+    folder, _, name = path.rpartition("/")
+    base = parse_base(folder, name, 0)
+    return base is None or base.instant_time == instant_time
 
 
 def delete_markers(storage: Storage, instant_time: str) -> None:

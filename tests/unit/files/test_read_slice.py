@@ -403,6 +403,19 @@ def test_a_log_cut_short_loses_its_last_block_only(piece: SmallSlice) -> None:
     assert piece.read() == [row("a", 2, "new")]
 
 
+def test_a_log_shorter_than_its_commit_wrote_is_spoken_of(
+    piece: SmallSlice, caplog: pytest.LogCaptureFixture
+) -> None:
+    piece.base([row("a", 1, "old")])
+    log = piece.folder / piece.log([row("a", 2, "new")])
+    size = log.stat().st_size
+    list(read_slice(piece.task(committed_log_bytes=(size,)), piece.spec()))
+    assert not caplog.records
+    log.write_bytes(log.read_bytes()[:-20])
+    list(read_slice(piece.task(committed_log_bytes=(size,)), piece.spec()))
+    assert "may be missing" in caplog.text
+
+
 @pytest.mark.parametrize("size", range(6))
 def test_a_log_too_short_for_any_block_holds_none(piece: SmallSlice, size: int) -> None:
     piece.base([row("a", 1, "old")])
