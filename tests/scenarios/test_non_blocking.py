@@ -37,7 +37,7 @@ from tidelake.services import clean_plan
 from tidelake.testing import ManualClock
 from tidelake.timeline import Timeline
 from tidelake.timeline.history import LsmHistory
-from tidelake.txn import candidates, conflict, protocol
+from tidelake.txn import conflict, protocol
 from tidelake.txn.conflict import Rule
 from tidelake.txn.planned import schedule
 from tidelake.view.table_view import CommitTimes
@@ -540,7 +540,7 @@ def replace_all(lake: Lake, options: Mapping[str, str] | None = None) -> Commit:
 
 
 def nobody_is_blind(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(candidates, "FIXED_ID_MARK", "no such id")
+    patch.setattr(protocol, "never_gives_way", lambda *_, **__: False)
 
 
 @guards(nobody_is_blind)

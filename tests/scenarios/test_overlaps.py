@@ -78,7 +78,7 @@ def test_B_03_started_later_and_done_first(
     assert lake.values() == {"a": 9}
 
 
-@guards(lambda patch: patch.setattr(conflict, "_FIRST_OWN_LOGS", 6))
+@guards(lambda patch: patch.setattr(conflict, "FIRST_OWN_LOGS", 6))
 @pytest.mark.parametrize("completes", [False, True], ids=["pending", "completed"])
 def test_B_06_a_log_behind_a_compaction_of_version_6(tmp_path: Path, completes: bool) -> None:
     """Up to version 7 a log that did not know of a compaction would go with the old slice."""

@@ -27,11 +27,11 @@ from tidelake import (
 from tidelake.config import WriteOperation, WriteOptions
 from tidelake.engine import Writer
 from tidelake.env import Env
+from tidelake.formats.file_name import bucket_number
 from tidelake.records.keys import bucket_of, split_record_key
 from tidelake.storage import open_storage
 from tidelake.table import open_state
 from tidelake.testing import FaultyStorage
-from tidelake.write.index import bucket_number
 
 SCHEMA = "id string, city string, ts bigint, fare int"
 Rows = Sequence[tuple[Any, ...]]

@@ -57,7 +57,7 @@ from tidelake.txn.locks.process import process_name
 from tidelake.view import StorageListing, TableView
 from tidelake.write.agree import refuse_contradictions
 from tidelake.write.groups import LiveGroup, live_groups
-from tidelake.write.index import LOOKED_UP_BY, Index, choose_index
+from tidelake.write.index import LOOKED_UP_BY, Index, choose_index, looks_bucketed
 from tidelake.write.keys import KeySpec, key_spec, may_be_named
 from tidelake.write.operation import (
     action_of,
@@ -72,7 +72,12 @@ from tidelake.write.ring import Rings, confirm_ring, load_rings, put_ring, renew
 from tidelake.write.schema import (
     WriteSchema,
 )
-from tidelake.write.sharing import refuse_blocking, refuse_unshareable, slot_name
+from tidelake.write.sharing import (
+    refuse_blocking,
+    refuse_unshareable,
+    slot_name,
+    takes_non_blocking,
+)
 from tidelake.write.sizing import record_size
 from tidelake.write.spec import merge_spec, write_spec
 
@@ -260,6 +265,7 @@ class WriteSession:
                 expires_after_ms=options.expires_after_ms,
                 writer=process_name(),
                 shared_keys=self._shared_keys,
+                takes_non_blocking=self._takes_non_blocking,
             )
         return Concurrency(
             mode=options.mode,
@@ -274,9 +280,15 @@ class WriteSession:
             writer=process_name(),
             shared_keys=self._shared_keys,
             checks_new_keys=options.checks_new_keys,
+            takes_non_blocking=self._takes_non_blocking,
             early_period_ms=options.early_period_ms,
             early_commits=options.early_commits,
         )
+
+    @property
+    def _takes_non_blocking(self) -> bool:
+        is_bucketed = looks_bucketed(self.config, self.options, recent_file_ids(self.state))
+        return takes_non_blocking(self.config, is_bucketed=is_bucketed)
 
     @property
     def _has_one_clock(self) -> bool:

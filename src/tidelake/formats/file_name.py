@@ -15,9 +15,13 @@ UNKNOWN_WRITE_TOKEN = "1-0-1"
 #: Part of the ids that every writer gives to a bucket by itself, so that none must ask the others.
 FIXED_ID_MARK = "-0000-0000-0000-000000000000-"
 
+#: Random ids begin with eight digits, too, once in forty times; bucket numbers are small.
+MOST_BUCKETS = 1 << 16
+
 #: End of the name of a log file that holds change data.
 CDC_SUFFIX = ".cdc"
 
+_BUCKET_ID = re.compile(r"([0-9]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(-[0-9]+)?")
 _BASE = re.compile(
     r"(?P<file_id>[A-Za-z0-9-]+)_(?P<token>[A-Za-z0-9-]+)_(?P<instant>[0-9]+)"
     rf"\.(?P<extension>{'|'.join(BASE_EXTENSIONS)})"
@@ -26,6 +30,13 @@ _LOG = re.compile(
     r"\.(?P<file_id>[^._/\0]+)_(?P<instant>[0-9]+)\.log\.(?P<version>[0-9]{1,9})"
     r"(?:_(?P<token>[0-9]+-[0-9]+-[0-9]+)(?P<suffix>\.cdc)?)?"
 )
+
+
+def bucket_number(file_id: str) -> int | None:
+    """Return the bucket that a file id names, or None for an id of some other kind."""
+    found = _BUCKET_ID.fullmatch(file_id)
+    number = int(found[1]) if found else MOST_BUCKETS
+    return number if number < MOST_BUCKETS else None
 
 
 def format_base(*, file_id: str, write_token: str, instant_time: str, extension: str) -> str:

@@ -22,12 +22,13 @@ from tidelake.model import Action, BaseFile, FileSlice, Instant, LogFile
 from tidelake.read.check_chain import lost_bases
 from tidelake.read.check_order import tied_keys
 from tidelake.read.scan import read_spec, slice_tasks
+from tidelake.read.split_buckets import split_buckets
 from tidelake.read.state import TableState
 from tidelake.records.schema import RECORD_KEY
 from tidelake.storage import FileInfo
 from tidelake.txn.candidates import of_commit
 from tidelake.txn.concurrency import WRITER
-from tidelake.txn.conflict import Footprint
+from tidelake.txn.conflict import Footprint, slot_name
 from tidelake.txn.unlocked import unexplained
 from tidelake.view import Listing, StorageListing, TableView
 
@@ -110,7 +111,9 @@ def check_table(
     )
     _check_chain(state, view, report)
     files: list[BaseFile | LogFile] = []
-    for found in view.latest_slices():
+    slices = view.latest_slices()
+    _check_buckets(slices, report)
+    for found in slices:
         files += [found.base_file] if found.base_file else []
         files += found.log_files
     may_grow = state.config.table_version < _FIRST_BY_COMPLETION
@@ -213,7 +216,7 @@ def _check_overlaps(state: TableState, report: CheckReport) -> None:
     if state.config.table_version < _FIRST_BY_COMPLETION:
         return  # modification times, which a copy of the table changes, prove nothing
     writes = state.writes_by_time()
-    found = [of_commit(i, state.contents.commit_metadata(i)) for i in writes]
+    found = [of_commit(i, state.contents.commit_metadata(i), slot_name) for i in writes]
     report.checked[EXPLAINED] += len(found)
     names = {i.requested_time: i.file_name for i in writes}
     for pair in unexplained(found, table_version=state.config.table_version):
@@ -240,6 +243,20 @@ def _check_chain(state: TableState, view: TableView, report: CheckReport) -> Non
                 "completed on the timeline: the rows that only it wrote are missing",
                 next_step=f"restore the completed file of {lost.base_time} from a backup or the "
                 "storage's versions, before a writer rolls that instant back",
+            )
+        )
+
+
+def _check_buckets(slices: Sequence[FileSlice], report: CheckReport) -> None:
+    for found in split_buckets(slices):
+        report.violations.append(
+            Violation(
+                path=found.partition,
+                problem=f"bucket {found.number} has {len(found.file_ids)} live file groups, "
+                f"{', '.join(found.file_ids)}: a key that is in several of them is read several "
+                "times, and writers cannot tell which row is meant",
+                next_step="read the partition, leave one row a key, and write them back with "
+                "Table.insert_overwrite",
             )
         )
 

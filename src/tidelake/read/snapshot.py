@@ -15,6 +15,7 @@ from tidelake.read.scan import (
     scan_columns,
     slice_tasks,
 )
+from tidelake.read.split_buckets import warn_of_split_buckets
 from tidelake.read.state import TableState
 
 
@@ -40,6 +41,7 @@ def plan_snapshot(
     slices = state.view.latest_slices(partitions, as_of=at)
     if not state.is_listed_by_metadata:
         refuse_missing_files(state, slices, partitions, at)
+    warn_of_split_buckets(slices)
     kept = pruner.slices(slices, base_only=base_only)
     return ScanPlan(
         spec=spec,

@@ -19,7 +19,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelake.env import Env
-from tidelake.errors import ConfigError, CorruptFileError, HorizonError, RestorePendingError
+from tidelake.errors import (
+    ConfigError,
+    CorruptFileError,
+    HorizonError,
+    RestorePendingError,
+    UnsupportedTableError,
+)
 from tidelake.formats import plans
 from tidelake.formats.plans import (
     InstantInfo,
@@ -41,7 +47,7 @@ from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
 from tidelake.txn import MetadataKeeper
 from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.rollback import Rollback
+from tidelake.txn.rollback import Rollback, names_a_write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +84,7 @@ def restore(
             plan = now.contents.restore_plan(pending)
             if plan.savepoint_to_restore_timestamp not in (None, savepoint):
                 raise RestorePendingError(pending.requested_time)
+            _refuse_bad_plan(now, pending, plan)
         find_savepoint(now, savepoint)
         if pending is None:
             _refuse_lost_files(now, savepoint)
@@ -136,6 +143,19 @@ def _is_after(now: TableNow, instant: Instant, saved: Instant) -> bool:
     if now.has_completion_times:
         return (instant.completion_time or "") > (saved.completion_time or "")
     return instant.requested_time > saved.requested_time
+
+
+def _refuse_bad_plan(now: TableNow, pending: Instant, plan: RestorePlan) -> None:
+    """Refuse a plan that names what is no write, before anything is deleted."""
+    for target in plan.instants_to_rollback:
+        if not names_a_write(target):
+            time, folder = pending.requested_time, now.config.timeline_folder
+            raise UnsupportedTableError(
+                f"the pending restore {time} is to take back {target.action!r:.40} "
+                f"{target.commit_time!r:.40}, which is no write",
+                next_step=f"if {folder}/{time}.restore.inflight is not there, nothing was deleted: "
+                f"remove {folder}/{time}.restore.requested and restore again",
+            )
 
 
 def _request(now: TableNow, plan: RestorePlan) -> str:

@@ -12,13 +12,16 @@ from dataclasses import dataclass, replace
 
 from tidelake.errors import MissingFileError
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata, WriteStat
-from tidelake.formats.file_name import FIXED_ID_MARK, parse_base
+from tidelake.formats.file_name import parse_base
 from tidelake.model import WRITE_ACTIONS, Action, FileGroupId, Instant, State, Word
 from tidelake.timeline import History, Timeline, TimelineContents
 from tidelake.txn.conflict import Footprint, Kind, Slot
 
 #: Turns a file id into what `Slot` calls its name.
 SlotName = Callable[[str], str]
+
+#: Key of a commit's extra metadata that says the concurrency mode of its writer.
+MODE = "tidelake.concurrency.mode"
 
 _WHOLE_TABLE = "INSERT_OVERWRITE_TABLE"
 _WHOLE_PARTITIONS = frozenset({"INSERT_OVERWRITE", _WHOLE_TABLE, "DELETE_PARTITION"})
@@ -116,22 +119,22 @@ def pending_candidates(
     *,
     ours: Kind,
     allows_update: bool = False,
-    retires_fixed: bool = False,
 ) -> list[Instant]:
-    """Return the pending instants that a commit of the kind `ours` may invalidate.
+    """Return the pending plans, and to a clustering the writes, that count for the kind `ours`.
 
-    Other pending writes are none of them: they will find ours when they commit. Those that never
-    look are, when ours `retires_fixed` file groups of theirs. `allows_update` is the strategy under
-    which a clustering gives way to writes.
+    Other pending writes do not: they will find ours when they commit, unless they never look; see
+    `pending_writes`. `allows_update` is the strategy under which a clustering gives way to writes.
     """
     others = (i for i in timeline.pending if i.requested_time != start.requested_time)
-    found = []
-    for instant in others:
-        kind = _pending_kind(instant, contents)
-        is_blind = retires_fixed and kind is Kind.INGESTION
-        if is_blind or _matters(ours, kind, allows_update=allows_update):
-            found.append(instant)
-    return found
+    return [
+        i for i in others if _matters(ours, _pending_kind(i, contents), allows_update=allows_update)
+    ]
+
+
+def pending_writes(timeline: Timeline, contents: TimelineContents, start: Start) -> list[Instant]:
+    """Return the pending writes of rows other than ours."""
+    others = (i for i in timeline.pending if i.requested_time != start.requested_time)
+    return [i for i in others if _pending_kind(i, contents) is Kind.INGESTION]
 
 
 def _matters(ours: Kind, pending: Kind | None, *, allows_update: bool) -> bool:
@@ -182,6 +185,7 @@ def of_commit(instant: Instant, metadata: CommitMetadata, slot_name: SlotName = 
         slot_name=slot_name,
         kind=Kind.COMPACTION if instant.planned_as is Action.COMPACTION else None,
         touched=metadata.partition_to_write_stats,
+        mode=metadata.extra_metadata.get(MODE) or "",
     )
 
 
@@ -195,6 +199,7 @@ def of_stats(
     slot_name: SlotName = str,
     kind: Kind | None = None,
     touched: Iterable[str] = (),
+    mode: str = "",
 ) -> Footprint:
     """Return what a write with these stats touches; `touched` are partitions beyond those."""
     slots: set[Slot] = set()
@@ -203,6 +208,7 @@ def of_stats(
     unnamed: set[str] = set()
     files: dict[Slot, str] = {}
     filled: set[Slot] = set()
+    file_ids: dict[Slot, str] = {}
     for stat in stats:
         partition = stat.partition_path or ""
         partitions.add(partition)
@@ -211,6 +217,7 @@ def of_stats(
             continue
         slot = Slot(partition, slot_name(stat.file_id))
         slots.add(slot)
+        file_ids[slot] = stat.file_id
         if stat.path:
             files[slot] = stat.path
         if stat.path and parse_base(*_split(stat.path), 0) is not None:
@@ -231,7 +238,10 @@ def of_stats(
         touched=frozenset(partitions),
         unnamed=frozenset(unnamed) if completion_time is None else frozenset(),
         replaces_table=operation.upper() == _WHOLE_TABLE,
-        retires_fixed=any(FIXED_ID_MARK in one for ids in replaced.values() for one in ids),
+        retired=frozenset(retired),
+        retires=is_whole or bool(retired),
+        file_ids=file_ids,
+        mode=mode,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -26,8 +26,17 @@ from tidelake.txn.candidates import (
     is_clustering,
     is_silent,
     pending_candidates,
+    pending_writes,
 )
-from tidelake.txn.conflict import Footprint, Kind, Rule, judge, overlap
+from tidelake.txn.conflict import (
+    Footprint,
+    Kind,
+    Rule,
+    Slot,
+    judge,
+    judge_added_logs,
+    overlap,
+)
 from tidelake.txn.locks import TableLock
 from tidelake.txn.time import InstantTimes
 
@@ -72,6 +81,8 @@ class Concurrency:
     """Whether writes conflict that added the same keys to file groups of their own."""
     keys_span_partitions: bool = False
     """Whether a key of one partition must not be in another."""
+    takes_non_blocking: bool = False
+    """Whether a writer that does not say its mode may be one that never gives way."""
     early_period_ms: int | None = None
     """How often to look, while tasks write, whether the write will have to give way; None: never"""
     early_commits: bool = False
@@ -136,6 +147,8 @@ class Reviewer:
     """Whether a pending write gives signs of life."""
     roll_back_dead: Callable[[Instant], None] = lambda _: None
     """Puts the rollback of a dead write on the timeline, where the write finds it if it returns."""
+    never_looks: Callable[[str], bool] = lambda _: False
+    """Whether a pending write will commit whatever others did meanwhile."""
     late: Sequence[Instant] = ()
     """Writes that did not honour the lock: see `txn.unlocked`."""
 
@@ -166,6 +179,27 @@ class Reviewer:
         """Raise `WriteConflictError` when a write has completed to which ours will give way."""
         self.refuse(ours, self._completed(ours))
 
+    def refuse_displaced(self, ours: Footprint, named: Set[Slot]) -> None:
+        """Raise `WriteConflictError` when a write of logs would land where nobody reads them.
+
+        `named` are the slots whose file groups were there when the write began: those can only have
+        been replaced, while new ones may have been made by another writer under another id.
+        """
+        makes_new = not ours.slots <= named
+        for instant in self._completed(ours):
+            if makes_new or instant.action is Action.REPLACECOMMIT:
+                theirs = self._footprint(instant)
+                rule = Rule.DISJOINT if theirs is None else judge_added_logs(ours, theirs)
+                if theirs is not None and rule.refuses:
+                    raise self._conflict(ours, instant, theirs, rule)
+
+    def writers_beneath(self, ours: Footprint) -> list[Instant]:
+        """Return the pending writes that may be adding to what ours takes off the table."""
+        if not _displaces(ours):
+            return []
+        pending = pending_writes(self.timeline, self.contents, self.start)
+        return [i for i in pending if self.never_looks(i.requested_time)]
+
     def refuse_clustered(self, ours: Footprint) -> None:
         """Raise `WriteConflictError` when a pending clustering moves what the write changes."""
         clusterings = (i for i in self.timeline.pending if is_clustering(i, self.contents))
@@ -174,7 +208,7 @@ class Reviewer:
     def refuse(self, ours: Footprint, others: Iterable[Instant]) -> None:
         """Raise `WriteConflictError` when the write has to give way to one of these."""
         for instant in others:
-            theirs = footprint(instant, self.contents, self.concurrency.slot_name, self.history)
+            theirs = self._footprint(instant)
             if theirs is None:
                 continue
             rule = self._rule(ours, theirs)
@@ -214,6 +248,9 @@ class Reviewer:
         if not any(self._targets(i, dead.requested_time) for i in rollbacks):
             self.roll_back_dead(dead)
 
+    def _footprint(self, instant: Instant) -> Footprint | None:
+        return footprint(instant, self.contents, self.concurrency.slot_name, self.history)
+
     def _same_new_keys(self, ours: Footprint, theirs: Footprint) -> Sequence[str]:
         """Return keys that both added; file groups cannot tell, since each chose its own."""
         if theirs.is_pending or theirs.kind is not Kind.INGESTION:
@@ -251,14 +288,14 @@ class Reviewer:
         return [*known, *(i for i in self.late if i.is_completed and i not in known)]
 
     def _pending(self, ours: Footprint) -> list[Instant]:
-        return pending_candidates(
+        plans = pending_candidates(
             self.timeline,
             self.contents,
             self.start,
             ours=ours.kind,
             allows_update=self.concurrency.allows_update,
-            retires_fixed=ours.retires_fixed,
         )
+        return [*plans, *(i for i in self.writers_beneath(ours) if i not in plans)]
 
     def _targets(self, rollback: Instant, instant_time: str) -> bool:
         try:
@@ -327,6 +364,10 @@ def _is_write_at(instant: Instant, requested_time: str) -> bool:
     # A service of another process may have the same time, and is not the write.
     is_write = instant.planned_as.completed_as in WRITE_ACTIONS
     return is_write and instant.requested_time == requested_time
+
+
+def _displaces(ours: Footprint) -> bool:
+    return ours.retires or ours.kind is Kind.CLUSTERING
 
 
 def lost(instant_time: str, how: str) -> InstantLostError:

@@ -11,12 +11,21 @@ from dataclasses import dataclass, field
 
 from typing_extensions import override
 
+from tidelake.formats.file_name import bucket_number
 from tidelake.model import Word
 
 #: First table version whose log files belong to one writer each, and are sliced by completion time.
-_FIRST_OWN_LOGS = 8
+FIRST_OWN_LOGS = 8
 #: Name of the slot that stands for all of a partition.
 _ANY = "*"
+#: How the names of slots begin that are buckets.
+_BUCKET = "bucket "
+
+
+def slot_name(file_id: str) -> str:
+    """Return what two writers must not both change: the bucket where the id names one."""
+    number = bucket_number(file_id)
+    return file_id if number is None else f"{_BUCKET}{number}"
 
 
 class Kind(Word):
@@ -38,6 +47,11 @@ class Slot:
 
     partition: str
     name: str
+
+    @property
+    def is_bucket(self) -> bool:
+        """Return whether the name is that of a bucket."""
+        return self.name.startswith(_BUCKET)
 
     @override
     def __str__(self) -> str:
@@ -66,8 +80,14 @@ class Footprint:
     """Those of `touched` of which a pending operation did not say which file groups it changes."""
     replaces_table: bool = False
     """Whether everything is to go that was in the table, in partitions yet to come as well."""
-    retires_fixed: bool = False
-    """Whether it retires file groups to which writers add without a look at what others do."""
+    retired: frozenset[Slot] = frozenset()
+    """Those of `slots` whose file groups are taken off the table."""
+    retires: bool = False
+    """Whether it takes file groups off the table, or whatever lies in whole partitions."""
+    file_ids: Mapping[Slot, str] = field(default_factory=dict, compare=False)
+    """The file group of each of `slots` that the operation wrote to."""
+    mode: str = ""
+    """The concurrency mode of who did it; empty where that is not known."""
 
     @property
     def is_pending(self) -> bool:
@@ -89,6 +109,7 @@ class Rule(Word):
     CLUSTERING_PENDING = "a pending clustering is moving the rows of the file group"
     CLUSTERING_YIELDS = "rows of the file group were written since the clustering was planned"
     CLUSTERING_WAITS = "a pending write has not said yet which file groups it will change"
+    BUCKET_MOVED = "the bucket has another file group by now, or none"
     WRITERS_PENDING = "a pending write may still add to the file groups that would be retired"
     OVERLAP = "both changed the same file group"
     SAME_NEW_KEYS = "both added the same keys, each to a file group of its own"
@@ -108,6 +129,7 @@ _REFUSING = frozenset(
         Rule.CLUSTERING_PENDING,
         Rule.CLUSTERING_YIELDS,
         Rule.CLUSTERING_WAITS,
+        Rule.BUCKET_MOVED,
         Rule.WRITERS_PENDING,
         Rule.OVERLAP,
         Rule.SAME_NEW_KEYS,
@@ -155,6 +177,20 @@ def judge(ours: Footprint, theirs: Footprint, *, table_version: int) -> Rule:
     return Rule.WRITERS_PENDING if theirs.is_pending else Rule.OVERLAP
 
 
+def judge_added_logs(ours: Footprint, theirs: Footprint) -> Rule:
+    """Return the rule for a write that gives way to nobody, against one that completed meanwhile.
+
+    Its logs stand beside whatever others wrote to the same file group. They must not land in a file
+    group that is off the table by now, nor in a second one of a bucket.
+    """
+    if theirs.retired & ours.slots:
+        return Rule.BUCKET_MOVED
+    shared = ours.file_ids.keys() & theirs.file_ids.keys()
+    if any(ours.file_ids[slot] != theirs.file_ids[slot] for slot in shared):
+        return Rule.BUCKET_MOVED
+    return Rule.DISJOINT
+
+
 def _judge_log_compaction(ours: Footprint, theirs: Footprint) -> Rule:
     if theirs.kind is Kind.INGESTION:
         return Rule.COMMITTED_BLOCKS
@@ -171,7 +207,7 @@ def _judge_against_compaction(
         return Rule.TWO_BASES
     if theirs.requested_time < ours.requested_time:
         return Rule.PLANNED_FIRST
-    return Rule.OWN_LOGS if table_version >= _FIRST_OWN_LOGS else Rule.SHARED_LOGS
+    return Rule.OWN_LOGS if table_version >= FIRST_OWN_LOGS else Rule.SHARED_LOGS
 
 
 def _covered(slots: Iterable[Slot], by: Footprint) -> frozenset[Slot]:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tidelake.config import ConcurrencyMode
 from tidelake.env import Env
 from tidelake.errors import ConfigError, MissingFileError, StorageError, TidelakeError
 from tidelake.formats.heartbeat_content import HeartbeatContent
@@ -47,6 +48,7 @@ class Heartbeat:
         expires_ms: int,
         owner: str | None = None,
         shares: bool = True,
+        mode: str = "",
     ) -> None:
         self._env = env
         self._path = heartbeat_path(instant_time)
@@ -54,7 +56,11 @@ class Heartbeat:
         self._interval_ms = interval_ms
         self._expires_ms = expires_ms
         self._content = HeartbeatContent(
-            writer=process_mark(), expires_ms=expires_ms, shares=shares, owner=owner or ""
+            writer=process_mark(),
+            expires_ms=expires_ms,
+            shares=shares,
+            owner=owner or "",
+            mode=mode,
         ).encode()
         self._last_ms: int | None = None
         self._is_lost = False
@@ -216,6 +222,17 @@ def is_alive(beats: Beats, instant_time: str, *, expires_ms: int) -> bool:
         expires_ms,
     )
     return True
+
+
+def never_gives_way(said: HeartbeatContent | None, *, or_unknown: bool) -> bool:
+    """Return whether a pending write commits without a look at what others did meanwhile.
+
+    What a writer says of itself decides. Apache Hudi's and older releases of ours say nothing:
+    then the answer is `or_unknown`, that is whether the table takes such writers at all.
+    """
+    if said is None or not said.mode:
+        return or_unknown
+    return said.mode == ConcurrencyMode.NON_BLOCKING.value
 
 
 def delete_stale_beats(env: Env, pending: Iterable[Instant], *, expires_ms: int) -> None:

@@ -76,12 +76,12 @@ from tidelake.timeline import (
 )
 from tidelake.timeline.load import completion_time_from
 from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
-from tidelake.txn.candidates import Start, of_stats
+from tidelake.txn.candidates import MODE, Start, of_stats
 from tidelake.txn.commits import commit_of, made_under, paths_of
 from tidelake.txn.concurrency import WRITER, Concurrency, Reviewer, SchemaResolver, lost
-from tidelake.txn.conflict import Footprint
+from tidelake.txn.conflict import Footprint, Slot
 from tidelake.txn.early import Lookout
-from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
+from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats, never_gives_way
 from tidelake.txn.keeper import MetadataKeeper, changes_of
 from tidelake.txn.markers import delete_markers, delete_strays
 from tidelake.txn.passed_over import PassedOver
@@ -145,6 +145,7 @@ class Transaction:
         self._concurrency = concurrency or Concurrency()
         self._seen = seen or timeline
         self._reviewed_on = timeline
+        self._named: frozenset[Slot] = frozenset()
         # What it chose its files by may be newer than the answer that nobody had written it yet.
         self._asked = asked or self._seen
         self.heartbeat = Heartbeat(
@@ -154,6 +155,7 @@ class Transaction:
             expires_ms=self._concurrency.expires_after_ms,
             owner=owner,
             shares=self._concurrency.is_shared,
+            mode=self._concurrency.mode.value,
         )
         self._passed_over = PassedOver(env, config, times, keeper, self._concurrency)
         self._lookout = Lookout(
@@ -212,6 +214,12 @@ class Transaction:
     def start(self, profile: Mapping[str, Sequence[WriteStat]] | None = None) -> None:
         """Let tasks write; `profile` says by partition what they will, as far as that is known."""
         content = b""
+        self._named = frozenset(
+            Slot(partition, self._concurrency.slot_name(stat.file_id))
+            for partition, found in (profile or {}).items()
+            for stat in found
+            if stat.file_id
+        )
         if profile:
             planned = {partition: tuple(stats) for partition, stats in profile.items()}
             content = self._publisher.encode(
@@ -427,8 +435,11 @@ class Transaction:
             raise lost(self.instant_time, "it gave no sign of life for too long")
         self._refuse_undone(reviewer)
         self._refuse_same(now, reviewer.contents)
+        ours = self._footprint(stats, replaced)
         if self._is_compared:
-            reviewer.refuse_conflicts(self._footprint(stats, replaced))
+            reviewer.refuse_conflicts(ours)
+        elif self.owner is None:
+            reviewer.refuse_displaced(ours, self._named)
         return self._resolved(now, reviewer.contents, schema, resolve_schema)
 
     def _refuse_undone(self, reviewer: Reviewer) -> None:
@@ -469,8 +480,9 @@ class Transaction:
         self._refuse_undone(reviewer)
         if self.owner is not None:
             return schema
+        ours = self._footprint(stats, replaced)
         if len(now.pending) > 1:
-            reviewer.refuse_pending_writes(self._footprint(stats, replaced))
+            reviewer.refuse_pending_writes(ours)
         done = {i.key for i in self._seen.completed}
         company = [i for i in now.writes() if i.key not in done]
         if not company:
@@ -483,7 +495,7 @@ class Transaction:
             ", ".join(f"{i.action} {i.requested_time}" for i in company),
             ConcurrencyMode.SINGLE_WRITER,
         )
-        reviewer.refuse(self._footprint(stats, replaced), company)
+        reviewer.refuse(ours, company)
         return self._resolved(now, reviewer.contents, schema, resolve_schema)
 
     def _footprint(
@@ -526,6 +538,7 @@ class Transaction:
             history=open_history(self._storage, self.config),
             is_alive=self._gives_signs_of_life,
             roll_back_dead=lambda dead: self._passed_over.publish_rollback(dead, now),
+            never_looks=self._never_looks,
             late=late,
         )
 
@@ -547,6 +560,10 @@ class Transaction:
             return self._concurrency.allows_update
         return self.action is Action.LOGCOMPACTION
 
+    def _never_looks(self, instant_time: str) -> bool:
+        said = last_beats(self._env).content(instant_time)
+        return never_gives_way(said, or_unknown=self._concurrency.takes_non_blocking)
+
     def _gives_signs_of_life(self, instant_time: str) -> bool:
         return is_alive(
             last_beats(self._env),
@@ -567,6 +584,7 @@ class Transaction:
         own = {} if self._write_id is None else {WRITE_ID: self._write_id}
         if self._concurrency.is_shared:
             own[WRITER] = self._concurrency.writer
+            own[MODE] = self._concurrency.mode.value
         metadata = CommitMetadata(
             partition_to_write_stats={p: tuple(found) for p, found in by_partition.items()},
             compacted=self.action in (Action.COMPACTION, Action.LOGCOMPACTION),

@@ -234,7 +234,7 @@ class Rollback:
             self._publisher.remove([_file_name(rollback)])
             return None
         target = plan.instant_to_rollback
-        if target is None or target.action not in set(Action):
+        if target is None or not names_a_write(target):
             raise UnsupportedTableError(
                 f"the pending rollback {rollback.requested_time} does not say what to roll back",
                 next_step=f"remove {rollback.requested_time}.rollback.* from the timeline folder; "
@@ -391,6 +391,11 @@ class Rollback:
             ):
                 found[file_name] = name.state
         return found
+
+
+def names_a_write(target: InstantInfo) -> bool:
+    """Return whether a plan names something that can be taken off a table."""
+    return target.action in set(Action) and Action(target.action).completed_as in WRITE_ACTIONS
 
 
 def _is_service(instant: Instant, timeline: Timeline, contents: TimelineContents) -> bool:

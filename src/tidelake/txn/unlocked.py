@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidelake.formats.file_name import FIXED_ID_MARK
+from tidelake.config import ConcurrencyMode
 from tidelake.model import WRITE_ACTIONS, Instant
 from tidelake.timeline import Timeline
-from tidelake.txn.conflict import Footprint, Kind, Rule, Slot, judge, overlap
+from tidelake.txn.conflict import FIRST_OWN_LOGS, Footprint, Kind, Rule, Slot, judge, overlap
 
 
 def came_late(then: Timeline, now: Timeline, *, by_completion: bool) -> list[Instant]:
@@ -64,16 +64,25 @@ def unexplained(writes: Sequence[Footprint], *, table_version: int) -> Iterator[
                 break
             rule = judge(second, first, table_version=table_version)
             shared = overlap(second, first)
-            if rule.refuses and not _is_non_blocking(first, second, shared):
+            if rule.refuses and not (
+                table_version >= FIRST_OWN_LOGS and _never_gives_way(first, second, shared)
+            ):
                 yield Unexplained(first=first, second=second, shared=shared, rule=rule)
 
 
-def _is_non_blocking(first: Footprint, second: Footprint, shared: frozenset[Slot]) -> bool:
-    """Return whether both only added logs to file groups that all writers know by themselves."""
-    return all(
-        FIXED_ID_MARK in slot.name
-        and slot not in first.base_slots
-        and slot not in second.base_slots
+def _never_gives_way(first: Footprint, second: Footprint, shared: frozenset[Slot]) -> bool:
+    """Return whether the later write only added logs, as writers do that give way to nobody.
+
+    A commit says the mode of its writer. Apache Hudi's do not, nor do those of older releases of
+    ours: where keys have buckets, such a write may have been made in that mode.
+    """
+    if second.mode:
+        is_said = second.mode == ConcurrencyMode.NON_BLOCKING.value
+    else:
+        is_said = all(slot.is_bucket for slot in shared)
+    return is_said and all(
+        slot not in second.base_slots | first.retired
+        and second.file_ids.get(slot) == first.file_ids.get(slot)
         and slot.partition not in first.partitions | second.partitions
         for slot in shared
     )

@@ -6,6 +6,8 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from tidelake.config import TableConfig
+from tidelake.errors import UnsupportedTableError
+from tidelake.formats.file_name import bucket_number
 from tidelake.model import FileGroupId, FileSlice
 from tidelake.view import FileGroup, TableView
 
@@ -82,3 +84,24 @@ def _with_logs(group: FileGroup, latest: FileSlice, pending: frozenset[str]) -> 
         log_version=1 + max((log.version for log in logs), default=0),
         is_reserved=bool(pending),
     )
+
+
+def refuse_split_buckets(live: Sequence[LiveGroup], wanted: Set[tuple[str, str | None]]) -> None:
+    """Raise `UnsupportedTableError` when a bucket to be written to has two live file groups.
+
+    Its keys may be in either, so that a row that went to one of them would leave a stale one in the
+    other. `wanted` are partitions with the numbers of buckets as eight digits.
+    """
+    found: dict[tuple[str, str | None], str] = {}
+    for group in live:
+        number = bucket_number(group.id.file_id)
+        at = (group.id.partition, None if number is None else f"{number:08d}")
+        other = found.setdefault(at, group.id.file_id)
+        if number is not None and other != group.id.file_id and at in wanted:
+            raise UnsupportedTableError(
+                f"bucket {number} of partition {group.id.partition!r} has two file groups, {other} "
+                f"and {group.id.file_id}, and its keys may be in either",
+                next_step="read the partition, leave one row a key, and write them back with "
+                "Table.insert_overwrite; `tidelake check` lists all such buckets. The table is as "
+                "it was",
+            )

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tidelake.config import (
     BucketEngine,
-    ConcurrencyMode,
     IndexType,
     TableConfig,
     WriteOptions,
     write_keys,
 )
 from tidelake.errors import ConfigError
-from tidelake.formats.file_name import FIXED_ID_MARK
+from tidelake.formats.file_name import FIXED_ID_MARK, MOST_BUCKETS, bucket_number
+from tidelake.model import TableType
 from tidelake.records.keys import bucket_of, split_record_key
 
 #: Where tidelake records the bucket count of a table, which Hudi records nowhere.
@@ -23,15 +22,16 @@ BUCKET_COUNT_PROPERTY = "tidelake.bucket.count"
 #: Where a commit says that its keys were looked up in something else than the rows of the table.
 LOOKED_UP_BY = "tidelake.index.type"
 FIXED_ID_END = f"{FIXED_ID_MARK}0"
-
-_BUCKET_ID = re.compile(r"([0-9]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(-[0-9]+)?")
-#: Random ids begin with eight digits, too, once in forty times; bucket numbers are small.
-_MOST_BUCKETS = 1 << 16
+#: First table version that takes writers that never give way.
+FIRST_NON_BLOCKING = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """How the file group of a key is found; `buckets` and `hash_fields` are the bucket index's."""
+    """How the file group of a key is found; `buckets` and `hash_fields` are the bucket index's.
+
+    With `fixed_ids` every writer gives the same id to a new bucket.
+    """
 
     type: IndexType = IndexType.SIMPLE
     engine: BucketEngine = BucketEngine.SIMPLE
@@ -54,13 +54,6 @@ class Index:
     def is_ring(self) -> bool:
         """Return whether buckets are ranges of hashes that a file lists."""
         return self.is_bucket and self.engine is BucketEngine.CONSISTENT_HASHING
-
-
-def bucket_number(file_id: str) -> int | None:
-    """Return the bucket that a file id names, or None for an id of some other kind."""
-    found = _BUCKET_ID.fullmatch(file_id)
-    number = int(found[1]) if found else _MOST_BUCKETS
-    return number if number < _MOST_BUCKETS else None
 
 
 def renewed_file_id(bucket: int, instant_time: str) -> str:
@@ -102,12 +95,11 @@ def choose_index(
         count = options.bucket_count or 0
         return _bucket(config, options, BucketEngine.CONSISTENT_HASHING, count, fixed_ids=False)
     recorded = config.properties.get(BUCKET_COUNT_PROPERTY)
-    looks_bucketed = bool(file_ids) and all(bucket_number(i) is not None for i in file_ids)
     if recorded is not None and recorded.isdigit():
         _refuse_other(options, IndexType.BUCKET, f"{BUCKET_COUNT_PROPERTY} is {recorded}")
         _refuse_count(options, int(recorded), f"{BUCKET_COUNT_PROPERTY} is {recorded}")
         count = int(recorded)
-    elif looks_bucketed and options.index_type in (None, IndexType.BUCKET):
+    elif _are_buckets(file_ids) and options.index_type in (None, IndexType.BUCKET):
         count = _count_from_files(config, options, file_ids, sample())
     elif options.index_type is IndexType.BUCKET:
         if file_ids:
@@ -122,10 +114,29 @@ def choose_index(
         return Index(
             type=options.index_type or IndexType.SIMPLE, moves_partition=options.moves_partition
         )
-    fixed = options.concurrency.mode is ConcurrencyMode.NON_BLOCKING or any(
-        i.endswith(FIXED_ID_END) for i in file_ids
+    return _bucket(config, options, options.bucket_engine, count, fixed_ids=has_fixed_ids(config))
+
+
+def has_fixed_ids(config: TableConfig) -> bool:
+    """Return whether every writer knows the id of a new bucket by itself.
+
+    The table decides, and not the mode of a writer: where some may never look at what others did,
+    all of them have to meet in one file group of a new bucket.
+    """
+    return (
+        config.table_type is TableType.MERGE_ON_READ and config.table_version >= FIRST_NON_BLOCKING
     )
-    return _bucket(config, options, options.bucket_engine, count, fixed_ids=fixed)
+
+
+def looks_bucketed(config: TableConfig, options: WriteOptions, file_ids: Collection[str]) -> bool:
+    """Return whether the table has simple buckets, or will have them once it has files."""
+    if BUCKET_COUNT_PROPERTY in config.properties:
+        return True
+    return _are_buckets(file_ids) if file_ids else options.index_type is IndexType.BUCKET
+
+
+def _are_buckets(file_ids: Collection[str]) -> bool:
+    return bool(file_ids) and all(bucket_number(i) is not None for i in file_ids)
 
 
 def _bucket(
@@ -192,7 +203,7 @@ def _count_from_files(
                 next_step="give the number that the table was written with, or leave it out",
             )
         return options.bucket_count
-    fitting = [n for n in range(least, _MOST_BUCKETS) if _fits(seen, n)]
+    fitting = [n for n in range(least, MOST_BUCKETS) if _fits(seen, n)]
     if len(fitting) == 1:
         return fitting[0]
     shown = ", ".join(map(str, fitting[:5]))

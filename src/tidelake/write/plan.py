@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from tidelake.config import ConcurrencyMode, TableConfig, WriteOperation, WriteOptions
 from tidelake.env import Ids
 from tidelake.files.write_task import GroupTarget, WriteKind
+from tidelake.formats.file_name import bucket_number
 from tidelake.model import FileGroupId, TableType
-from tidelake.write.groups import LiveGroup
-from tidelake.write.index import Index, bucket_number, renewed_file_id
+from tidelake.write.groups import LiveGroup, refuse_split_buckets
+from tidelake.write.index import Index, renewed_file_id
 from tidelake.write.sizing import Share, share_out, small_files
 
 
@@ -119,6 +120,7 @@ def plan_write(
     known = frozenset(g.id.partition for g in live)
     word = _bucket_word if index.is_simple_bucket and not by_file_id else _file_id
     groups = {(g.id.partition, word(g)): g for g in live}
+    refuse_split_buckets(live, {at for at in workload.counts if word is _bucket_word})
     planner = _Planner(operation, config, index, options)
     wanted = [(p, group) for p, group in workload.counts if group is not None]
     targets = {at: planner.existing(groups[at]) for at in wanted if at in groups}
@@ -203,10 +205,11 @@ class _Planner:
         others_fill = self.options.concurrency.mode is ConcurrencyMode.NON_BLOCKING
         if self.operation is WriteOperation.DELETE and not others_fill:
             return NewGroups(kind=None)
-        if self.index.fixed_ids and self._is_merge_on_read:
-            renewed = dict(_renewed(replaced))
-            return NewGroups(kind=WriteKind.APPEND, fixed_ids=True, renewed=renewed)
-        return NewGroups(kind=WriteKind.CREATE)
+        # Logs stand beside whatever other writers put into the file group meanwhile.
+        kind = WriteKind.APPEND if others_fill else WriteKind.CREATE
+        if not self.index.fixed_ids:
+            return NewGroups(kind=kind)
+        return NewGroups(kind=kind, fixed_ids=True, renewed=dict(_renewed(replaced)))
 
     @property
     def _is_merge_on_read(self) -> bool:

@@ -12,9 +12,9 @@ from tidelake.config import (
 )
 from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.model import TableType
-from tidelake.write.index import Index, bucket_number
+from tidelake.txn.conflict import slot_name as slot_name
+from tidelake.write.index import FIRST_NON_BLOCKING, Index, has_fixed_ids
 
-_FIRST_NON_BLOCKING = 8
 _EXCLUSIVE = frozenset(
     {
         WriteOperation.INSERT_OVERWRITE,
@@ -24,10 +24,12 @@ _EXCLUSIVE = frozenset(
 )
 
 
-def slot_name(file_id: str) -> str:
-    """Return what two writers must not both change: the bucket where the id names one."""
-    number = bucket_number(file_id)
-    return file_id if number is None else f"bucket {number}"
+def takes_non_blocking(config: TableConfig, *, is_bucketed: bool) -> bool:
+    """Return whether writers that never give way may be writing to the table."""
+    required = concurrency_keys.REQUIRED_MODE.word(config.properties, ConcurrencyMode)
+    return (
+        is_bucketed and has_fixed_ids(config) and required in (None, ConcurrencyMode.NON_BLOCKING)
+    )
 
 
 def refuse_unshareable(config: TableConfig, options: WriteOptions) -> None:
@@ -42,7 +44,7 @@ def refuse_unshareable(config: TableConfig, options: WriteOptions) -> None:
         )
     if (
         options.concurrency.strategy is ConflictStrategy.END
-        and config.table_version < _FIRST_NON_BLOCKING
+        and config.table_version < FIRST_NON_BLOCKING
         and not options.concurrency.allows_mtime
     ):
         raise ConfigError(
@@ -56,7 +58,7 @@ def refuse_unshareable(config: TableConfig, options: WriteOptions) -> None:
         return
     if config.table_type is not TableType.MERGE_ON_READ:
         raise _not_non_blocking(f"the table is {config.table_type}", "a merge-on-read table")
-    if config.table_version < _FIRST_NON_BLOCKING:
+    if config.table_version < FIRST_NON_BLOCKING:
         raise _not_non_blocking(
             f"the table has version {config.table_version}", "table version 8 or later"
         )

@@ -9,7 +9,7 @@ from tidelake.formats.file_name import FIXED_ID_MARK
 from tidelake.model import Action, Instant, State, TableType
 from tidelake.testing import ManualClock
 from tidelake.timeline import Timeline
-from tidelake.txn.conflict import Footprint, Kind, Rule, Slot
+from tidelake.txn.conflict import Footprint, Kind, Rule, Slot, slot_name
 from tidelake.txn.unlocked import came_late, unexplained
 
 
@@ -44,20 +44,34 @@ def test_what_appears_after_its_time_had_no_lock(appeared: Instant, is_late: boo
 
 
 def write(
-    requested: int, completed: int, *slots: str, base: bool = True, kind: Kind = Kind.INGESTION
+    requested: int,
+    completed: int,
+    *slots: str,
+    base: bool = True,
+    kind: Kind = Kind.INGESTION,
+    mode: str = "",
 ) -> Footprint:
-    places = frozenset(Slot("p", name) for name in slots)
+    places = frozenset(Slot("p", slot_name(name)) for name in slots)
     return Footprint(
         kind=kind,
         requested_time=f"{requested:02d}",
         completion_time=f"{completed:02d}",
         slots=places,
         base_slots=places if base else frozenset(),
+        file_ids={Slot("p", slot_name(name)): name for name in slots},
+        mode=mode,
     )
 
 
 LOG = write(4, 5, "a", base=False)
 FIXED = f"00000001{FIXED_ID_MARK}0"
+RANDOM = "00000001-1234-4abc-8def-0123456789ab-0"
+NBCC = "NON_BLOCKING_CONCURRENCY_CONTROL"
+OCC = "OPTIMISTIC_CONCURRENCY_CONTROL"
+
+
+def logged(requested: int, completed: int, file_id: str, mode: str = "") -> Footprint:
+    return write(requested, completed, file_id, base=False, mode=mode)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +82,14 @@ FIXED = f"00000001{FIXED_ID_MARK}0"
         (write(1, 5, "a"), write(4, 6, "a"), Rule.OVERLAP),
         (write(1, 5, "a"), write(4, 6, "a", base=False), Rule.OVERLAP),
         (write(1, 5, FIXED, base=False), write(4, 6, FIXED, base=False), None),
-        (write(1, 5, FIXED), write(4, 6, FIXED, base=False), Rule.OVERLAP),
+        (logged(1, 5, RANDOM), logged(4, 6, RANDOM), None),
+        (logged(1, 5, RANDOM, OCC), logged(4, 6, RANDOM, NBCC), None),
+        (logged(1, 5, RANDOM, NBCC), logged(4, 6, RANDOM, OCC), Rule.OVERLAP),
+        (logged(1, 5, FIXED, OCC), logged(4, 6, FIXED, OCC), Rule.OVERLAP),
+        (write(1, 5, FIXED, mode=OCC), logged(4, 6, FIXED, NBCC), None),
+        (logged(1, 5, RANDOM), logged(4, 6, FIXED, NBCC), Rule.OVERLAP),
+        (logged(1, 5, RANDOM), logged(4, 6, FIXED), Rule.OVERLAP),
+        (write(1, 5, "a", base=False), write(4, 6, "a", base=False), Rule.OVERLAP),
         (write(1, 5, "a", kind=Kind.CLUSTERING), write(4, 6, "a"), Rule.CLUSTERED_AWAY),
         (LOG, write(1, 6, "a", kind=Kind.CLUSTERING), Rule.CLUSTERING_YIELDS),
         (LOG, write(1, 6, "a", kind=Kind.COMPACTION), None),

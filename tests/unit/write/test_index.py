@@ -5,12 +5,13 @@ import pytest
 from tests.unit.write.tables import options, table
 from tidelake.config import BucketEngine, IndexType, TableConfig, WriteOptions
 from tidelake.errors import ConfigError
+from tidelake.formats.file_name import bucket_number
+from tidelake.model import TableType
 from tidelake.records.keys import bucket_of
 from tidelake.write.index import (
     BUCKET_COUNT_PROPERTY,
     Index,
     bucket_file_id,
-    bucket_number,
     choose_index,
 )
 
@@ -97,10 +98,23 @@ def test_rings_mean_consistent_hashing() -> None:
     assert found.is_ring
 
 
-def test_fixed_ids_are_kept_up() -> None:
-    config = table(properties={BUCKET_COUNT_PROPERTY: "4"})
-    assert choose(config, options(), (bucket_file_id(1, UUID, fixed=True),)).fixed_ids
-    assert not choose(config, options(), (bucket_file_id(1, UUID, fixed=False),)).fixed_ids
+@pytest.mark.parametrize("fixed", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "version", "has_fixed_ids"),
+    [
+        (TableType.MERGE_ON_READ, 9, True),
+        (TableType.MERGE_ON_READ, 8, True),
+        (TableType.MERGE_ON_READ, 6, False),
+        (TableType.COPY_ON_WRITE, 9, False),
+    ],
+)
+def test_the_table_decides_whether_ids_are_fixed(
+    kind: TableType, version: int, has_fixed_ids: bool, fixed: bool
+) -> None:
+    """Neither the mode of a writer nor the ids that are there do."""
+    config = table(properties={BUCKET_COUNT_PROPERTY: "4"}, table_type=kind, table_version=version)
+    found = choose(config, options(), (bucket_file_id(1, UUID, fixed=fixed),))
+    assert found.fixed_ids == has_fixed_ids
 
 
 def test_hash_fields_are_taken_in_the_order_of_the_key() -> None:

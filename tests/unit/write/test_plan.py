@@ -7,11 +7,12 @@ import pytest
 
 from tests.unit.write.tables import options, table
 from tidelake.config import IndexType, TableConfig, WriteOperation, WriteOptions
+from tidelake.errors import UnsupportedTableError
 from tidelake.files.write_task import WriteKind
-from tidelake.formats.file_name import parse_base, parse_log
+from tidelake.formats.file_name import bucket_number, parse_base, parse_log
 from tidelake.model import FileGroupId, FileSlice, TableType
 from tidelake.write.groups import LiveGroup
-from tidelake.write.index import FIXED_ID_END, Index, bucket_number
+from tidelake.write.index import FIXED_ID_END, Index
 from tidelake.write.operation import planned_stats
 from tidelake.write.plan import Workload, WritePlan, plan_new_files, plan_write
 
@@ -127,12 +128,35 @@ def test_a_delete_makes_no_buckets() -> None:
     assert found.new_buckets.kind is None
 
 
-def test_fixed_ids_begin_with_a_log() -> None:
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [
+        ("SINGLE_WRITER", WriteKind.CREATE),
+        ("OPTIMISTIC_CONCURRENCY_CONTROL", WriteKind.CREATE),
+        ("NON_BLOCKING_CONCURRENCY_CONTROL", WriteKind.APPEND),
+    ],
+)
+def test_buckets_of_writers_that_never_give_way_begin_with_a_log(
+    mode: str, kind: WriteKind
+) -> None:
     index = Index(type=IndexType.BUCKET, buckets=4, hash_fields=("id",), fixed_ids=True)
-    found = plan(WriteOperation.UPSERT, MOR, {("p", "00000001"): 1}, index=index)
+    given = options(hoodie__write__concurrency__mode=mode)
+    found = plan(WriteOperation.UPSERT, MOR, {("p", "00000001"): 1}, index=index, given=given)
     assert found.new_buckets is not None
-    assert found.new_buckets.kind is WriteKind.APPEND
+    assert found.new_buckets.kind is kind
     assert found.new_buckets.fixed_ids
+
+
+def test_a_bucket_with_two_file_groups_is_not_written_to() -> None:
+    other = "00000003-1234-4abc-8def-0123456789ab-0"
+    live = group(THIRD), group(other)
+    for operation in (WriteOperation.UPSERT, WriteOperation.INSERT, WriteOperation.DELETE):
+        with pytest.raises(UnsupportedTableError, match="bucket 3 of partition 'p' has two"):
+            plan(operation, MOR, {("p", "00000003"): 1}, *live, index=BUCKETS)
+    plan(WriteOperation.UPSERT, MOR, {("p", "00000001"): 1}, *live, index=BUCKETS)
+    counts: dict[tuple[str, str | None], int] = {("p", THIRD): 1, ("p", other): 1}
+    found = plan(WriteOperation.UPSERT, MOR, counts, *live, index=BUCKETS, by_file_id=True)
+    assert len(found.targets) == 2, "rows that were read are changed where they are"
 
 
 def test_rows_that_were_read_name_file_ids_even_with_buckets() -> None:
