@@ -15,8 +15,8 @@ PATHS_WITHOUT_JOB = 32
 _THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _ALL_PATHS = 2**31 - 1
 _PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
-#: No session has this; Spark checks that a default is a number.
-_UNSET = "-1"
+#: Nobody sets this; Spark checks that a default is a value that the setting may have.
+_UNSET = str(2**31 - 2)
 _TASKS_A_CORE = 2
 #: Where a session does not tell how many cores it has.
 _UNKNOWN_CORES = 16

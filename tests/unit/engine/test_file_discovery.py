@@ -26,7 +26,8 @@ class _Session:
         self.sparkContext = self
 
     def get(self, key: str, default: str) -> str:
-        int(default)  # as Spark, which refuses a default of another type
+        if int(default) < 0:  # as Spark, which refuses a default that could not be set
+            raise ValueError(default)
         return self.settings.get(key, default)
 
     def set(self, key: str, value: str) -> None:
