@@ -98,20 +98,21 @@ def decode(data: bytes) -> list[ArchivedEntry]:
     return entries
 
 
-def encode(files: Sequence[TimelineFile], *, batch: int) -> bytes:
-    """Return an archive file with `batch` records a block; the inverse of `decode`.
+def encode_entry(file: TimelineFile) -> bytes:
+    """Return the record of one file.
 
     A plan that nobody can read is left out, as its action has completed; a completed file that
     nobody can read raises `Malformed`.
     """
+    return avro_file.encode_bare(ARCHIVED_META_ENTRY, _record(file))
+
+
+def encode(entries: Sequence[bytes], *, batch: int) -> bytes:
+    """Return an archive file with `batch` records a block; the inverse of `decode`."""
     schema = json.dumps(ARCHIVED_META_ENTRY, separators=(",", ":"))
     blocks = []
-    for start in range(0, len(files), batch):
-        records = (
-            avro_file.encode_bare(ARCHIVED_META_ENTRY, _record(file))
-            for file in files[start : start + batch]
-        )
-        content = log_block.join_avro_block(records)
+    for start in range(0, len(entries), batch):
+        content = log_block.join_avro_block(entries[start : start + batch])
         headers: dict[int, str] = {HeaderKey.SCHEMA: schema}
         blocks.append(
             log_block.encode_block(BlockKind.AVRO_DATA, headers, content, is_archive=True)

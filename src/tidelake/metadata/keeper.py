@@ -147,6 +147,8 @@ class MetadataTableKeeper:
             config = without.prepare(config, timeline, times)
             return self._build(config, timeline, times) if wanted else config
         config = self._keep_only(self._kept(config), config)
+        if own.names_logs_by_slice:
+            own.refuse_lost_groups(config.metadata_partitions)
         self._drop_unfinished(own)
         self._config = config
         self._repair(own, config, timeline, times)

@@ -7,7 +7,7 @@ those of the instant of the table that it describes, so a crash in between is fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from typing_extensions import Self
 
 from tidelake.config import TableConfig
-from tidelake.errors import reading
+from tidelake.errors import CorruptFileError, reading
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.file_name import format_log, parse_base, parse_log
 from tidelake.formats.instant_name import InstantName
@@ -23,6 +23,7 @@ from tidelake.formats.log_block import block_instants
 from tidelake.formats.metadata_log import encode_log
 from tidelake.formats.metadata_record import file_group_of
 from tidelake.formats.metadata_schema import record_schema_text
+from tidelake.metadata.file_group import WAY_OUT
 from tidelake.metadata.names import FILES, METADATA_FOLDER, group_file_id
 from tidelake.model import Action, FileGroupId, FileSlice, State
 from tidelake.storage import Storage, SubStorage
@@ -287,17 +288,7 @@ class OwnTable:
     def _logs(
         self, partition: str, values: Mapping[str, bytes | None], instant_time: str
     ) -> list[LogToWrite]:
-        if partition == FILES and not self.names_logs_by_slice:
-            # It has one file group in every table, so there is nothing to look at.
-            ids: Sequence[str] = [group_file_id(FILES, 0)]
-            slices: Sequence[FileSlice | None] = [None]
-        elif not self.names_logs_by_slice:
-            ids = self.file_ids(partition)
-            slices = [None] * len(ids)
-        else:
-            found = self.slices(partition)
-            slices = found
-            ids = [one.group.file_id for one in found]
+        ids, slices = self._file_groups(partition)
         by_group: dict[int, dict[str, bytes | None]] = {}
         for key, value in values.items():
             by_group.setdefault(file_group_of(key, len(ids)), {})[key] = value
@@ -305,6 +296,32 @@ class OwnTable:
             self._log(FileGroupId(partition, ids[at]), slices[at], by_group[at], instant_time)
             for at in sorted(by_group)
         ]
+
+    def refuse_lost_groups(self, partitions: Iterable[str]) -> None:
+        """Raise `CorruptFileError` when a partition has no file group that a log could go to.
+
+        Where logs have names of their own, the list of files can do without.
+        """
+        for partition in partitions:
+            self._file_groups(partition)
+
+    def _file_groups(self, partition: str) -> tuple[Sequence[str], Sequence[FileSlice | None]]:
+        """Return the ids of file groups, and where logs are named after slices, their slices."""
+        if partition == FILES and not self.names_logs_by_slice:
+            # It has one file group in every table, so there is nothing to look at.
+            return [group_file_id(FILES, 0)], [None]
+        if self.names_logs_by_slice:
+            slices = self.slices(partition)
+            ids: Sequence[str] = [one.group.file_id for one in slices]
+        else:
+            slices, ids = (), self.file_ids(partition)
+        if not ids:
+            raise CorruptFileError(
+                f"{METADATA_FOLDER}/{partition}",
+                "it has no file that a completed instant of the metadata table wrote",
+                next_step=WAY_OUT,
+            )
+        return ids, slices or [None] * len(ids)
 
     def _log(
         self,

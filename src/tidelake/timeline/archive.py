@@ -231,8 +231,8 @@ class LogArchive:
             known = {(e.requested_time, e.action) for e in entries if e.state is State.COMPLETED}
         new = [i for i in instants if (i.requested_time, i.action) not in known]
         if new:
-            files = self._timeline_files(timeline, new)
-            content = archived_log.encode(files, batch=self._options.batch)
+            records = self._entries(timeline, new)
+            content = archived_log.encode(records, batch=self._options.batch)
             path = f"{folder}/{archived_log.file_name(newest + 1)}"
             if not self._storage.put_if_absent(path, content):
                 raise _overtaken(folder)
@@ -240,9 +240,7 @@ class LogArchive:
     def tidy(self) -> None:
         """Do nothing: Apache Hudi does not merge archives unless it is told to, and nor do we."""
 
-    def _timeline_files(
-        self, timeline: Timeline, instants: Iterable[Instant]
-    ) -> Sequence[TimelineFile]:
+    def _entries(self, timeline: Timeline, instants: Iterable[Instant]) -> Sequence[bytes]:
         folder = self._config.timeline_folder
         infos = {file.name: file for file in self._storage.list(folder).files}
         chosen = [
@@ -252,10 +250,13 @@ class LogArchive:
             if file_name in infos
         ]
         found = self._storage.read_many([f"{folder}/{info.name}" for _, info in chosen])
-        return [
-            _timeline_file(name, info, data, self._config)
-            for (name, info), data in zip(chosen, found, strict=True)
-        ]
+        entries = []
+        for (name, info), data in zip(chosen, found, strict=True):
+            with reading(f"{folder}/{info.name}"):
+                entries.append(
+                    archived_log.encode_entry(_timeline_file(name, info, data, self._config))
+                )
+        return entries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.metadata.test_table import data_files
 from tests.unit.services.busy_table import crash_everywhere
 from tests.unit.txn.toy_table import KINDS, Rows, Toy, environment, new_storage
-from tidelake.config import keys
+from tidelake.config import CleanOptions, keys
 from tidelake.env import Env
 from tidelake.errors import CorruptFileError, LockLostError, UnsupportedTableError
 from tidelake.formats import index_definitions, plans
@@ -26,6 +26,7 @@ from tidelake.metadata.names import FILES, METADATA_FOLDER
 from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.statistics import groups
 from tidelake.model import Action, TableType
+from tidelake.services.clean import clean
 from tidelake.services.savepoint import savepoint
 from tidelake.storage import MemoryStorage, Storage
 from tidelake.testing import Crash, Fault, FaultyStorage
@@ -272,6 +273,21 @@ def test_a_metadata_table_that_cannot_be_read_stops_a_write_before_it_begins(
     toy(storage, rebuild=True).write(SECOND)
     assert Toy(storage).rows() == {**FIRST, **SECOND}
     agrees(storage)
+
+
+@pytest.mark.parametrize("table_type", list(TableType))
+def test_a_metadata_table_without_its_first_instant_stops_a_clean_before_it_deletes(
+    table_type: TableType,
+) -> None:
+    """In version 6 its logs are named after slices, and without that instant it has none."""
+    storage = created(6, table_type, FIRST, SECOND, THIRD)
+    folder = f"{METADATA_FOLDER}/.hoodie"
+    storage.delete(min(p for p in storage.files_below(folder) if p.endswith(".deltacommit")))
+    before = storage.files_below("")
+    env = environment(storage)
+    with pytest.raises(CorruptFileError, match="no file that a completed instant"):
+        clean(env, CleanOptions(commits=1), MetadataTableKeeper(env))
+    assert storage.files_below("") == before
 
 
 @each_kind

@@ -17,7 +17,7 @@ from tidelake.config import (
     CompactionOptions,
     ServiceOptions,
 )
-from tidelake.errors import LockLostError
+from tidelake.errors import CorruptFileError, LockLostError
 from tidelake.formats import plans
 from tidelake.formats.marker_name import marker_folder
 from tidelake.formats.plans import SavepointMetadata
@@ -490,3 +490,18 @@ def test_an_old_instant_that_a_dead_writer_puts_late_hides_nothing(
     assert len(instants(table)) == len(before) + 1
     assert table.write({"a-0": "on top"})
     assert table.toy.rows() == {**rows, "a-0": "on top"}
+
+
+@pytest.mark.parametrize("table_type", [COW, MOR])
+@pytest.mark.parametrize("damaged", [b"", b"{", b"\x80\xff\x00"])
+def test_a_damaged_commit_stays_where_it_is(table_type: TableType, damaged: bytes) -> None:
+    """In version 6 an archive holds what instants say, not their bytes."""
+    table = long_lived(6, table_type)
+    oldest = next(i for i in table.now.timeline.completed if i.action is not Action.CLEAN)
+    path = f"{table.now.config.timeline_folder}/{oldest.file_name}"
+    table.storage.put(path, damaged)
+    before = table.storage.files_below("")
+    with pytest.raises(CorruptFileError) as raised:
+        archived(table)
+    assert raised.value.path == path
+    assert table.storage.files_below("") == before
