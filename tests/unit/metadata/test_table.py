@@ -74,6 +74,26 @@ def test_listing_equals_that_of_storage(name: str, golden_table: Unpack) -> None
     assert any(listed.values())
 
 
+@pytest.mark.parametrize("name", ["p/../../other", "/p", ".hoodie/timeline", "a//b"])
+def test_a_partition_out_of_the_table_is_damage(
+    name: str, golden_table: Unpack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = metadata_of(golden_table("v9_mor_types_full_mdt"))
+    monkeypatch.setattr("tidelake.metadata.table._live_names", lambda _: {name: 1})
+    with pytest.raises(CorruptFileError, match="metadata"):
+        found.partitions()
+
+
+@pytest.mark.parametrize("name", ["../aa-0_1-2-3_20260101000000000.parquet", "", ".."])
+def test_a_file_out_of_its_partition_is_damage(
+    name: str, golden_table: Unpack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = metadata_of(golden_table("v9_mor_types_full_mdt"))
+    monkeypatch.setattr("tidelake.metadata.table._live_names", lambda _: {name: 1})
+    with pytest.raises(CorruptFileError, match="metadata"):
+        found.files("one")
+
+
 def test_unknown_partition_has_no_files(golden_table: Unpack) -> None:
     assert metadata_of(golden_table("v9_cow_full_mdt_default")).files("nowhere") == []
 

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from tidelake.env import Env
-from tidelake.errors import MissingFileError, StorageError
+from tidelake.errors import Malformed, MissingFileError, StorageError
+from tidelake.formats import jackson
 from tidelake.storage import LocalStorage, Tagged
 from tidelake.txn.locks.process import is_gone, process_mark, shown_name
 from tidelake.txn.locks.provider import Holder, log_takeover
@@ -150,10 +151,9 @@ class FileSystemLock:
 
 def _said(found: Tagged) -> dict[str, Any]:
     try:
-        said = json.loads(found.data)
-    except ValueError:
+        return jackson.decode(found.data)
+    except Malformed:
         return {}
-    return said if isinstance(said, dict) else {}
 
 
 def _since_of(found: Tagged) -> int | None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelake.env import Env
-from tidelake.errors import CorruptFileError, MissingFileError, StorageError
+from tidelake.errors import CorruptFileError, Malformed, MissingFileError, StorageError
+from tidelake.formats import jackson
 from tidelake.storage import Tagged
 from tidelake.txn.locks.process import is_gone, process_mark, shown_name
 from tidelake.txn.locks.provider import Holder, log_takeover
@@ -57,10 +58,9 @@ class _Lease:
 
 def _loaded(data: bytes) -> Mapping[str, Any]:
     try:
-        raw = json.loads(data)
-    except ValueError:
+        return jackson.decode(data)
+    except Malformed:
         return {}
-    return raw if isinstance(raw, dict) else {}
 
 
 class StorageLock:
