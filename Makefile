@@ -45,8 +45,8 @@ fuzz: $(READY) ## thousands of damaged files: each ends in the right rows or in 
 long: $(READY) ## every kind of table and thousands of random writes, against hudi-rs and a model
 	$(PY) -m pytest tests/spark tests/writes tests/many -m long -s
 
-sim: $(READY) ## twenty thousand seeded histories of writers, compactors and readers, with every fault
-	TIDELAKE_SEEDS=0-5000 $(PY) -m pytest tests/sim -k every_history -n auto --timeout 7200
+sim: $(READY) ## forty thousand seeded histories of all that a table can meet, with every fault
+	TIDELAKE_SEEDS=0-40000 $(PY) -m pytest tests/sim -k every_history -n auto --timeout 7200
 	$(PY) -m pytest tests/sim -k "not every_history" -m "long or not long" -s --timeout 7200
 
 scenarios: $(READY) ## a line for each history that many writers can make, and whether it ends as it should

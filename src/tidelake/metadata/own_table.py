@@ -149,6 +149,8 @@ class OwnTable:
 
         `written` are log files of it that are there already. One that `is_begun` has nothing else.
         """
+        # Who was stopped for long may find a table that others have built anew since it looked.
+        times.ensure()
         if not is_begun:
             if self.has(instant_time):
                 self.forget(instant_time, but={stat.path for stat in written})

@@ -33,6 +33,7 @@ from tidelake.txn.unlocked import unexplained
 from tidelake.view import Listing, StorageListing, TableView
 
 _FIRST_BY_COMPLETION = 8
+_UNDOING = frozenset({Action.ROLLBACK, Action.RESTORE})
 _READERS = 16
 
 READABLE_INSTANTS = "instants whose content decodes"
@@ -133,7 +134,7 @@ def check_table(
         if isinstance(file, BaseFile) or quick:
             live.add(file.path)
             continue
-        if _is_of_completed_write(view, _check_log(state, file, report)):
+        if _is_of_completed_write(state, view, _check_log(state, file, report)):
             live.add(file.path)
     listed = {} if metadata is None else _by_path(metadata, metadata.partitions())
     settled = {file.path for file in files} - live  # missing, which was said, or of a failed write
@@ -414,10 +415,17 @@ def _check_block_instants(
         )
 
 
-def _is_of_completed_write(view: TableView, blocks: Sequence[LogBlock]) -> bool:
-    """Return whether any block took effect; one that cannot be told counts as if it had."""
+def _is_of_completed_write(state: TableState, view: TableView, blocks: Sequence[LogBlock]) -> bool:
+    """Return whether any block took effect; one that cannot be told counts as if it had.
+
+    What a rollback has appended the metadata table learns just before the rollback completes.
+    """
+    pending = {i.requested_time for i in state.timeline.pending if i.action in _UNDOING}
     times = [block.headers.get(HeaderKey.INSTANT_TIME) for block in blocks]
-    commands = any(block.kind is BlockKind.COMMAND for block in blocks)
+    commands = any(
+        block.kind is BlockKind.COMMAND and block.headers.get(HeaderKey.INSTANT_TIME) not in pending
+        for block in blocks
+    )
     return commands or not times or any(t is None or view.times.is_committed(t) for t in times)
 
 

@@ -78,13 +78,17 @@ class TimelineContents:
     def is_clustering(self, instant: Instant) -> bool:
         """Return whether a pending replacecommit is a clustering.
 
-        Layout 1 has one word for clusterings and overwrites; only the plan tells them apart.
+        Layout 1 has one word for clusterings and overwrites; only the plan tells them apart. One
+        without a plan is none: a write that was rolled back and did not notice put its file back.
         """
         if instant.planned_as is Action.CLUSTERING:
             return True
         if instant.planned_as is not Action.REPLACECOMMIT:
             return False
-        return self.requested_replace(instant).is_clustering
+        try:
+            return self.requested_replace(instant).is_clustering
+        except MissingFileError:
+            return False
 
     def clustering_plan(self, instant: Instant) -> plans.ClusteringPlan | None:
         """Return which file groups a clustering set out to rewrite; None for an overwrite."""

@@ -15,12 +15,16 @@ from tests.unit.metadata.test_keeper import (
     metadata,
     toy,
 )
-from tests.unit.txn.toy_table import PARTITION, Toy, new_storage
+from tests.unit.services.busy_table import crash_everywhere
+from tests.unit.txn.toy_table import PARTITION, Toy, environment, new_storage
+from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.upkeep import compact
 from tidelake.model import TableType
-from tidelake.services.rollback import roll_back
-from tidelake.storage import MemoryStorage
+from tidelake.read.check import check_table
+from tidelake.services.rollback import roll_back, roll_back_all_failed
+from tidelake.storage import MemoryStorage, Storage
+from tidelake.table import load_state
 from tidelake.timeline import load_table_config
 from tidelake.txn import InstantTimes
 
@@ -85,3 +89,27 @@ def test_keys_of_the_write_are_not_found_any_more(
     # What went into a base file cannot be told apart from the rest, so the index is given up.
     kept = {"a-0": (PARTITION, "a-0"), "b-0": (PARTITION, "b-0")}
     assert found == (None if is_compacted else kept)
+
+
+@each_kind
+def test_check_accuses_no_rollback_that_is_on_its_way(
+    table_version: int, table_type: TableType
+) -> None:
+    """Up to version 7 it appends blocks, which the metadata table learns once it completes."""
+    before = created(table_version, table_type)
+    failed = toy(before).begin()
+    failed.start()
+    Toy(before).task(failed, "a-0", "never", Toy(before).slices()["a-0"], "0-1-1")
+    failed.heartbeat.end()
+
+    def undo(storage: Storage) -> None:
+        env = environment(storage)
+        roll_back_all_failed(env, keeping()(env))
+
+    def check(left: MemoryStorage) -> None:
+        state = load_state(left, {})
+        at = (left, state.config, state.timeline)
+        report = check_table(state, MetadataTable.open(*at), unknown_writes(*at))
+        assert not [v for v in report.violations if "metadata table" in v.problem]
+
+    crash_everywhere(before, undo, check)

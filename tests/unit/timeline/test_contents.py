@@ -55,6 +55,14 @@ def test_a_clustering_is_told_from_an_overwrite(table: str, is_clustering: bool)
     assert (contents.clustering_plan(instant) is not None) is is_clustering
 
 
+def test_a_replacecommit_without_a_plan_is_no_clustering() -> None:
+    """A write that was rolled back and did not notice may put its inflight file back."""
+    storage, timeline, contents = opened("v6_cow_clustering_pending")
+    instant = only(timeline.pending, Action.REPLACECOMMIT)
+    storage.delete(f".hoodie/{instant.requested_time}.replacecommit.requested")
+    assert not contents.is_clustering(instant)
+
+
 def test_a_deltacommit_is_no_clustering() -> None:
     _, timeline, contents = opened("v9_mor_failed_write_left")
     assert not contents.is_clustering(only(timeline.pending, Action.DELTACOMMIT))

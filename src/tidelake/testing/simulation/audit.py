@@ -9,27 +9,19 @@ from tidelake.errors import (
     IncrementalRangeError,
     MissingFileError,
     SchemaError,
-    TidelakeError,
     TimeTravelError,
 )
-from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.model import Action, Instant
-from tidelake.read.check import check_table
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.read.state import TableState
-from tidelake.testing.simulation.actors.readers import run_toy, time_of
+from tidelake.testing.simulation.actors.readers import checked, run_toy, time_of
 from tidelake.testing.simulation.actors.sharing import Sharing
 from tidelake.testing.simulation.journal import Journal, completed_writes
 from tidelake.testing.simulation.toy_rows import SCHEMA, Rows
 from tidelake.timeline.table_schema import writes_in_order
 from tidelake.write.schema import without_meta_columns
 from tidelake.write.schema_conflict import extends
-
-#: What `check` says of the insides of toy files, which are none of Hudi's.
-_OF_TOYS = ("footer", "parquet", "magic", "Parquet")
-#: What it says where it would read rows.
-_NO_ROWS = "does not reach memory"
 
 
 def violations(env: Env, journal: Journal, sharing: Sharing) -> list[str]:
@@ -49,7 +41,7 @@ def violations(env: Env, journal: Journal, sharing: Sharing) -> list[str]:
     wrong += _broken_plans(state)
     wrong += _lost_savepoints(state)
     wrong += _bad_schemas(state)
-    wrong += _checked(state)
+    wrong += checked(state)
     return wrong
 
 
@@ -187,17 +179,3 @@ def _bad_times(state: TableState) -> list[str]:
         if i.completion_time is not None and i.completion_time <= i.requested_time
     ]
     return wrong
-
-
-def _checked(state: TableState) -> list[str]:
-    """Return what `check` has against a table with which nothing is wrong."""
-    at = (state.storage, state.config, state.timeline)
-    try:
-        report = check_table(state, MetadataTable.open(*at), unknown_writes(*at))
-    except TidelakeError as error:
-        return [] if _NO_ROWS in str(error) else [f"check cannot tell: {error}"]
-    return [
-        f"check says of {found.path}: {found.problem}"
-        for found in report.violations
-        if not any(word in found.problem for word in _OF_TOYS)
-    ]

@@ -58,6 +58,8 @@ class History:
     offset_ms: int = 10
     """The most that a clock is off at the start."""
     archives_beyond_savepoints: bool = False
+    inline: bool = False
+    """Whether services run after writes, too."""
     writes: int = 3
     faults: Faults = ALL_FAULTS
     is_dense: bool = False
@@ -97,6 +99,7 @@ class History:
             with_stats=self.with_stats,
             buckets=self.buckets,
             partitions=self.partitions,
+            inline=self.inline,
             more={"hoodie.archive.beyond.savepoint": beyond},
         )
 

@@ -14,6 +14,8 @@ _OPTIMISTIC, _NON_BLOCKING = ConcurrencyMode.OPTIMISTIC, ConcurrencyMode.NON_BLO
 _WRITERS = tuple(name for name, kind in ACTORS.items() if kind.writes)
 _OTHERS = tuple(name for name, kind in ACTORS.items() if not kind.writes and name != "read")
 _FIRST_NON_BLOCKING = 8
+#: One process that has the table for itself, and others that only look at it.
+_ALONE = ("alone", "read 0", "check 0")
 
 
 def history_of(seed: int) -> History:
@@ -29,6 +31,9 @@ def history_of(seed: int) -> History:
     if chance.random() < 0.5 and "savepoint" not in others:
         others.append("savepoint")
     actors = _numbered([*writers, *others, "read"])
+    is_alone = chance.random() < 0.1
+    if is_alone:
+        mode, may_be_non_blocking, actors = ConcurrencyMode.SINGLE_WRITER, False, _ALONE
     return History(
         seed=seed,
         mode=mode,
@@ -40,6 +45,7 @@ def history_of(seed: int) -> History:
         with_stats=metadata and chance.random() < 0.5,
         partitions=chance.randint(1, 2),
         slow_ms=chance.choice([0, 0, 500, 200_000]),
+        inline=chance.random() < 0.3,
         archives_beyond_savepoints=chance.random() < 0.5,
         actors=actors,
         writes=2,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelake.testing.simulation.actors.readers import Reads
+from tidelake.testing.simulation.actors.alone import Alone
+from tidelake.testing.simulation.actors.readers import Checks, Reads
 from tidelake.testing.simulation.actors.services import (
     Archives,
     Cleans,
@@ -20,14 +22,16 @@ from tidelake.testing.simulation.actors.writers import (
     Deletes,
     DeletesPartitions,
     DeletesWhere,
+    Inserts,
     Merges,
     Overwrites,
     OverwritesTable,
+    PartialUpserts,
     UpdatesWhere,
     Upserts,
 )
 
-__all__ = ["ACTORS", "EXPIRES_MS", "Kind", "Part", "Sharing", "kind_of"]
+__all__ = ["ACTORS", "ALONE", "EXPIRES_MS", "Kind", "Part", "Sharing", "kind_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,8 @@ class Kind:
 #: Everything that an actor can do, by name. The actor `clean 1` is of the kind `clean`.
 ACTORS: dict[str, Kind] = {
     "upsert": Kind(make=Upserts, pause_ms=200, writes=True),
+    "insert": Kind(make=Inserts, pause_ms=200, writes=True),
+    "partial upsert": Kind(make=PartialUpserts, pause_ms=200, writes=True),
     "delete": Kind(make=Deletes, pause_ms=200, writes=True),
     "update where": Kind(make=UpdatesWhere, pause_ms=200, writes=True),
     "delete where": Kind(make=DeletesWhere, pause_ms=200, writes=True),
@@ -64,9 +70,22 @@ ACTORS: dict[str, Kind] = {
     "delete savepoint": Kind(make=Forgets, pause_ms=8_000, takes_away=True),
     "restore": Kind(make=Restores, times=1, pause_ms=8_000, takes_away=True),
     "read": Kind(make=Reads, times=5, pause_ms=3_000),
+    "check": Kind(make=Checks, times=3, pause_ms=3_000),
 }
+_EVERYTHING = tuple(kind.make for kind in ACTORS.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Everything(Alone):
+    """Does everything that there is."""
+
+    kinds: Sequence[type[Part]] = _EVERYTHING
+
+
+#: The actor of a table that one process has for itself.
+ALONE = Kind(make=_Everything, times=12, pause_ms=200)
 
 
 def kind_of(name: str) -> Kind:
     """Return the kind of an actor with this name."""
-    return ACTORS[name.rstrip("0123456789 ")]
+    return ALONE if name == "alone" else ACTORS[name.rstrip("0123456789 ")]

@@ -13,9 +13,12 @@ from tidelake.errors import (
     SchemaError,
     SnapshotLostError,
     StorageError,
+    TidelakeError,
     TimeTravelError,
 )
+from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.model import Action, Instant
+from tidelake.read.check import check_table
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot
@@ -26,6 +29,14 @@ from tidelake.testing.simulation.journal import completed_writes
 from tidelake.testing.simulation.toy_rows import Rows, read_toy_slice
 
 _TAKING_AWAY = frozenset({Action.CLEAN, Action.ROLLBACK, Action.RESTORE})
+
+
+#: What `check` says of the insides of toy files, which are none of Hudi's.
+_OF_TOYS = ("footer", "parquet", "magic", "Parquet")
+#: What it says where it would read rows.
+_NO_ROWS = "does not reach memory"
+#: What it says of a storage that was made to fail.
+_MADE = "made to "
 
 
 def run_toy(storage: Storage, plan: ScanPlan) -> tuple[Rows, list[str]]:
@@ -108,3 +119,36 @@ def _told(who: str, found: Rows, owed: Rows, twice: list[str]) -> str:
     if found == owed and not twice:
         return ""
     return f"{who} saw {found} and is owed {owed}; twice: {twice}"
+
+
+def checked(state: TableState) -> list[str]:
+    """Return what `check` has against a table with which nothing is wrong."""
+    at = (state.storage, state.config, state.timeline)
+    try:
+        report = check_table(state, MetadataTable.open(*at), unknown_writes(*at))
+    except (StorageError, MissingFileError):
+        raise
+    except TidelakeError as error:
+        return [] if _NO_ROWS in str(error) else [f"check cannot tell: {error}"]
+    return [
+        f"check says of {found.path}: {found.problem}"
+        for found in report.violations
+        if not any(word in found.problem for word in (*_OF_TOYS, _MADE))
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checks(Part):
+    """Runs `check`, which has nothing to say of a table that nobody changes meanwhile."""
+
+    @override
+    def act(self, env: Env) -> None:
+        state = self.sharing.state(env, by_metadata=False)
+        try:
+            told = checked(state)
+        except StorageError:
+            return
+        now = self.sharing.state(env, by_metadata=False)
+        is_same = now.timeline.instants == state.timeline.instants
+        if told and is_same and not state.timeline.pending:
+            self.journal.wrong += told

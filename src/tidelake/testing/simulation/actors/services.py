@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from typing_extensions import override
 
-from tidelake.engine.compaction import CompactionWork, Compactor
+from tidelake.engine.compaction import Compactor
 from tidelake.env import Env
 from tidelake.errors import CommitOutcomeUnknownError, UnsupportedTableError
-from tidelake.files import SliceTask, WriteToken
-from tidelake.files.write_task import GroupTarget, WriteKind
-from tidelake.formats.commit_metadata import WriteStat
 from tidelake.model import Action
 from tidelake.testing.simulation.actors.sharing import Part
-from tidelake.testing.simulation.toy_rows import read_toy_slice, write_toy_file
-
-
-@dataclass(frozen=True, slots=True)
-class _ToyRunner:
-    """Does what workers do with the slices of a compaction, to toy rows."""
-
-    env: Env
-
-    def run(
-        self, tasks: Sequence[SliceTask], work: Any
-    ) -> Generator[tuple[SliceTask, Any], None, None]:
-        """Return each task with its result."""
-        assert isinstance(work, CompactionWork)
-        for number, task in enumerate(tasks):
-            yield task, self._compacted(task, work, WriteToken(task=number, stage=0, attempt=0))
-
-    def _compacted(self, task: SliceTask, work: CompactionWork, token: WriteToken) -> WriteStat:
-        rows = read_toy_slice(self.env.storage, task, work.blocks)
-        target = GroupTarget(
-            partition=task.partition,
-            file_id=task.file_id,
-            kind=WriteKind.CREATE if task.base_path is None else WriteKind.MERGE,
-            base_path=task.base_path,
-            base_instant=task.base_instant,
-            partition_known=True,
-        )
-        return write_toy_file(self.env, work.spec, target, rows, token=token)
+from tidelake.testing.simulation.toy_runner import ToyRunner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +21,7 @@ class Compacts(Part):
     @override
     def act(self, env: Env) -> None:
         compactor = Compactor(
-            env, lambda: self.sharing.state(env), self.sharing.options, _ToyRunner(env)
+            env, lambda: self.sharing.state(env), self.sharing.options, ToyRunner(env)
         )
         try:
             if self.chance.random() < 0.3:

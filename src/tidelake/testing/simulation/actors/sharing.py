@@ -12,6 +12,7 @@ from typing_extensions import override
 from tidelake.config import ConcurrencyMode, ConflictStrategy, WriteOptions
 from tidelake.config.concurrency_keys import KEY_CHECK
 from tidelake.engine.caretaker import Caretaker
+from tidelake.engine.compaction import inline_compaction
 from tidelake.engine.write_session import WriteSession
 from tidelake.env import Env
 from tidelake.errors import (
@@ -35,6 +36,7 @@ from tidelake.read.state import TableState
 from tidelake.table import load_state
 from tidelake.testing.simulation.journal import Journal
 from tidelake.testing.simulation.toy_rows import toy_keys
+from tidelake.testing.simulation.toy_runner import ToyRunner
 from tidelake.txn.concurrency import SharedKeys
 
 LEASE_MS = 60_000
@@ -66,8 +68,6 @@ _SETTINGS = {
     "hoodie.write.lock.storage.validity.timeout.secs": str(LEASE_MS // 1000),
     "hoodie.client.heartbeat.interval_in_ms": "60000",
     "hoodie.client.heartbeat.tolerable.misses": "2",
-    "hoodie.clean.automatic": "false",
-    "hoodie.archive.automatic": "false",
     "hoodie.clean.commits.retained": "2",
     "hoodie.keep.min.commits": "3",
     "hoodie.keep.max.commits": "4",
@@ -98,6 +98,8 @@ class Sharing:
     buckets: bool = True
     partitions: int = 1
     keys: int = 4
+    inline: bool = False
+    """Whether services run after writes, too."""
     more: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -111,6 +113,10 @@ class Sharing:
             "hoodie.metadata.enable": str(self.metadata).lower(),
             "hoodie.index.type": "BUCKET" if self.buckets else "SIMPLE",
             KEY_CHECK.name: str(not self.buckets).lower(),
+            "hoodie.clean.automatic": str(self.inline).lower(),
+            "hoodie.archive.automatic": str(self.inline).lower(),
+            "hoodie.compact.inline": str(self.inline).lower(),
+            "hoodie.compact.inline.max.delta.commits": "2",
         }
         if self.buckets:
             found["hoodie.bucket.index.num.buckets"] = str(BUCKETS)
@@ -133,7 +139,9 @@ class Sharing:
 
     def session(self, env: Env) -> WriteSession:
         """Look at the table in order to write to it."""
-        return _ToySession(env, self.state(env), self.options)
+        state = self.state(env)
+        compact = inline_compaction(env, state, self.options, ToyRunner(env))
+        return _ToySession(env, state, self.options, compact=compact)
 
     def caretaker(self, env: Env) -> Caretaker:
         """Look at the table in order to run a service."""

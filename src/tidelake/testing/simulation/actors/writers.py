@@ -140,7 +140,7 @@ def write_files(
     stats = []
     for target, changes in by_target.values():
         before: Rows = {}
-        if target.kind is WriteKind.MERGE:
+        if target.kind in (WriteKind.MERGE, WriteKind.CONCAT):
             # A base file that is written anew has no logs: compaction would have them.
             task = SliceTask(
                 partition=target.partition,
@@ -202,10 +202,16 @@ class Changes(Writes):
                 key: (place, None if row is None else (*row, txn.instant_time))
                 for key, (place, row) in placed.items()
             }
-            self.journal.written[txn.instant_time] = Effect(
-                changes={key: row for key, (_, row) in stamped.items()}, read=read or {}
-            )
             plan = session.plan(txn, choice, workload, by_file_id=self.by_file_id)
+            self.journal.written[txn.instant_time] = Effect(
+                # To delete from a bucket that is empty changes nothing.
+                changes={
+                    key: row
+                    for key, (place, row) in stamped.items()
+                    if _target(env, plan, *place) is not None
+                },
+                read=read or {},
+            )
             txn.start(planned_stats(workload, plan))
             self.linger(env)
             stats = write_files(env, session, txn, session.spec(txn, choice), plan, stamped)
@@ -264,6 +270,33 @@ class Upserts(Changes):
         rows = {key: self.some_row() for key in self.some_keys()}
         self.linger(env)
         return self.looked_up(session, rows), None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartialUpserts(Upserts):
+    """Brings one column of rows, and leaves the other as it is."""
+
+    @override
+    def some_row(self) -> Wanted:
+        order, value, _ = super().some_row()
+        return order, value, None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inserts(Changes):
+    """Brings rows that nobody else has, wherever there is room for them."""
+
+    @override
+    def chosen(self, session: WriteSession) -> Choice:
+        return self.choice(session, WriteOperation.INSERT)
+
+    @override
+    def wanted(
+        self, env: Env, session: WriteSession
+    ) -> tuple[dict[str, tuple[Place, Wanted | None]], dict[str, Row | None] | None]:
+        partition = self.chance.randrange(self.sharing.partitions)
+        key = f"p{partition}/{self.name} {self.chance.getrandbits(32)}"
+        return {key: (self.place(key), self.some_row())}, None
 
 
 @dataclass(frozen=True, kw_only=True)
