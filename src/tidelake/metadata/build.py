@@ -137,6 +137,7 @@ def build(
     folder.delete_folder("")
     entries = own_properties(config)
     content = encode_properties(entries, env.clock.now_ms(), "Properties saved on")
+    times.ensure()
     folder.put(PROPERTIES_PATH, content)
     own_config = TableConfig.from_properties(entries)
     folder.make_folder(own_config.history_folder)

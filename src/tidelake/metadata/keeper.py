@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from tidelake.config import TableConfig, keys, write_keys
 from tidelake.env import Env
-from tidelake.errors import UnsupportedTableError, reading
+from tidelake.errors import CorruptFileError, MissingFileError, UnsupportedTableError, reading
 from tidelake.files.write_task import IndexTarget
 from tidelake.formats import index_definitions
 from tidelake.formats.commit_metadata import WriteStat
@@ -409,14 +409,18 @@ class MetadataTableKeeper:
     def _write(
         self, own: OwnTable, instant_time: str, changes: FileChanges, times: InstantTimes
     ) -> None:
-        with reading_metadata(""):
-            told = self._with_ghosts(own, changes)
-            updates: Updates = {FILES: file_records(told, own.config.table_version)}
-            updates = {**updates, **self._statistics(own, changes)}
-            index_logs = self._index_logs(own, instant_time, changes)
-            is_begun = instant_time == self._begun
-            self._begun = None
-            own.commit(instant_time, updates, times, index_logs, is_begun=is_begun)
+        try:
+            with reading_metadata(""):
+                told = self._with_ghosts(own, changes)
+                updates: Updates = {FILES: file_records(told, own.config.table_version)}
+                updates = {**updates, **self._statistics(own, changes)}
+                index_logs = self._index_logs(own, instant_time, changes)
+                is_begun = instant_time == self._begun
+                self._begun = None
+                own.commit(instant_time, updates, times, index_logs, is_begun=is_begun)
+        except (CorruptFileError, MissingFileError):
+            times.ensure()  # others that came in may have built it anew meanwhile
+            raise
 
     def _index_logs(
         self, own: OwnTable, instant_time: str, changes: FileChanges

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from tidelake.config import TableConfig
 from tidelake.errors import ConfigError, reading
+from tidelake.files.base_file import readable
 from tidelake.files.column_stats import column_kinds, footer_bounds, widest
 from tidelake.formats import index_definitions
 from tidelake.formats.column_bounds import ColumnBounds, joined
@@ -210,7 +211,7 @@ def bounds_of_files(
     def of(path: str) -> Bounds:
         if not path.endswith(".parquet"):
             return {name: widest(kind, 1) for name, kind in kinds.items()}
-        with storage.open(path) as file, reading(path):
+        with storage.open(path) as file, reading(path), readable(path):
             return footer_bounds(pq.ParquetFile(file).metadata, kinds)
 
     with ThreadPoolExecutor(_READERS) as pool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.errors import TidelakeError, reading
+from tidelake.errors import Malformed, TidelakeError, reading
 from tidelake.files import read_slice
 from tidelake.files.footers import read_footer
 from tidelake.formats import log_block
@@ -141,7 +141,7 @@ def check_table(
     counted = {
         path
         for path in {*on_storage, *listed} - settled
-        if path in live or _is_committed(view, path)
+        if path in live or (_is_committed(view, path) and not _is_unsaid(state, view, path, named))
     }
     if metadata is not None:
         _check_metadata(on_storage, listed, counted, report)
@@ -413,6 +413,23 @@ def _check_block_instants(
                 next_step="restore the file from a backup or the storage's versions",
             )
         )
+
+
+def _is_unsaid(state: TableState, view: TableView, path: str, named: Mapping[str, _Named]) -> bool:
+    """Return whether a log of an older or replaced slice holds nothing that took effect.
+
+    Up to version 7 its name is that of the slice, whichever write appended it.
+    """
+    partition, _, name = path.rpartition("/")
+    if state.config.table_version >= _FIRST_BY_COMPLETION or path in named:
+        return False
+    if parse_log(partition, name, 0) is None or state.storage.stat(path) is None:
+        return False
+    try:
+        blocks = log_block.decode_blocks(state.storage.read(path))
+    except Malformed:
+        return False
+    return not _is_of_completed_write(state, view, blocks)
 
 
 def _is_of_completed_write(state: TableState, view: TableView, blocks: Sequence[LogBlock]) -> bool:

@@ -45,6 +45,7 @@ def history_of(seed: int) -> History:
         with_stats=metadata and chance.random() < 0.5,
         partitions=chance.randint(1, 2),
         slow_ms=chance.choice([0, 0, 500, 200_000]),
+        offset_ms=chance.choice([10, 10, 180_000]),
         inline=chance.random() < 0.3,
         archives_beyond_savepoints=chance.random() < 0.5,
         actors=actors,

@@ -18,6 +18,7 @@ from tidelake.env import Env
 from tidelake.errors import (
     ClockAheadError,
     ConfigError,
+    CorruptFileError,
     HorizonError,
     InstantLostError,
     LockLostError,
@@ -148,6 +149,15 @@ class Sharing:
         return Caretaker(env, self.state(env), self.options)
 
 
+def refuse_real_damage(error: CorruptFileError) -> None:
+    """Raise the error again, unless it is of a toy file that somebody took for a real one.
+
+    Who makes statistics for files that others wrote reads their footers, and toys have none.
+    """
+    if not error.path.endswith(".parquet"):
+        raise error
+
+
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """What every actor is given; it acts when it is called with its environment."""
@@ -171,6 +181,8 @@ class Part:
                 self.act(env)
             except GIVEN_UP:
                 continue
+            except CorruptFileError as error:
+                refuse_real_damage(error)
 
     def act(self, env: Env) -> None:
         """Act once."""

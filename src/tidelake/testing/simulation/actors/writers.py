@@ -14,6 +14,7 @@ from tidelake.engine.write_tasks import new_bucket
 from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
+    CorruptFileError,
     InstantLostError,
     LockLostError,
     WriteConflictError,
@@ -25,7 +26,12 @@ from tidelake.model import Commit
 from tidelake.read.scan import block_filter, slice_tasks
 from tidelake.read.state import TableState
 from tidelake.records.keys import bucket_of
-from tidelake.testing.simulation.actors.sharing import BUCKETS, GIVEN_UP, Part
+from tidelake.testing.simulation.actors.sharing import (
+    BUCKETS,
+    GIVEN_UP,
+    Part,
+    refuse_real_damage,
+)
 from tidelake.testing.simulation.journal import Effect
 from tidelake.testing.simulation.toy_rows import (
     Row,
@@ -74,6 +80,9 @@ class Writes(Part):
         except GIVEN_UP as error:
             if begun and isinstance(error, _REFUSED):
                 self.journal.refused.append(begun[0].instant_time)
+            return False
+        except CorruptFileError as error:
+            refuse_real_damage(error)
             return False
         return True
 
