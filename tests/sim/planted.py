@@ -5,6 +5,7 @@ Each is planted into the real code while a history is played.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -17,7 +18,9 @@ from tidelake.engine import caretaker, compaction, write_schemas
 from tidelake.env import Env
 from tidelake.errors import PlanRunningError
 from tidelake.model import Instant, State, TableType
+from tidelake.services import clean_plan
 from tidelake.services.table_now import TableNow
+from tidelake.testing.simulation import Faults, History, play
 from tidelake.timeline import Timeline, TimelineContents, load_timeline
 from tidelake.txn import candidates, concurrency, failed_writes, planned, time
 from tidelake.txn.candidates import Start
@@ -25,15 +28,58 @@ from tidelake.txn.concurrency import Concurrency, Reviewer
 from tidelake.txn.conflict import Kind, Rule
 from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
 from tidelake.txn.locks import TableLock
+from tidelake.txn.passed_over import PassedOver
 from tidelake.txn.rollback import Rollback
 from tidelake.view import slicing, table_view
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-World = tuple[ConcurrencyMode, TableType, int]
+#: A history of whatever seed.
+World = History
 
-OCC_COW: World = (ConcurrencyMode.OPTIMISTIC, TableType.COPY_ON_WRITE, 9)
-OCC_MOR: World = (ConcurrencyMode.OPTIMISTIC, TableType.MERGE_ON_READ, 9)
-NBCC: World = (ConcurrencyMode.NON_BLOCKING, TableType.MERGE_ON_READ, 9)
+
+def world(mode: ConcurrencyMode, table_type: TableType, **more: Any) -> World:
+    made = History(seed=0, mode=mode, table_type=table_type, table_version=9)
+    return replace(made, **more)
+
+
+OCC_COW = world(ConcurrencyMode.OPTIMISTIC, TableType.COPY_ON_WRITE)
+OCC_MOR = world(ConcurrencyMode.OPTIMISTIC, TableType.MERGE_ON_READ)
+NBCC = world(ConcurrencyMode.NON_BLOCKING, TableType.MERGE_ON_READ)
+#: Worlds in which one thing happens often.
+KEEPING = replace(
+    OCC_MOR, metadata=True, actors=("upsert 0", "merge 0", "savepoint 0", "savepoint 1", "read 0")
+)
+UNDOING = replace(
+    OCC_COW,
+    faults=Faults(stall=0.01, late_listing=0.01),
+    actors=("upsert 0", "upsert 1", "clean 0", "clean 1", "roll back 0", "roll back 1", "read 0"),
+)
+BEYOND = replace(
+    OCC_COW,
+    writes=4,
+    faults=Faults(),
+    archives_beyond_savepoints=True,
+    actors=("upsert 0", "upsert 1", "savepoint 0", "archive 0", "archive 1", "delete savepoint 0"),
+)
+RETIRING = replace(
+    NBCC,
+    faults=Faults(stall=0.01),
+    actors=("upsert 0", "upsert 1", "overwrite 0", "delete partition 0", "read 0"),
+    modes=tuple(
+        (name, ConcurrencyMode.OPTIMISTIC) for name in ("overwrite 0", "delete partition 0")
+    ),
+)
+MIXED = replace(
+    NBCC,
+    actors=("upsert 0", "upsert 1", "read 0"),
+    modes=(("upsert 1", ConcurrencyMode.OPTIMISTIC),),
+)
+CLEANED = replace(
+    OCC_COW,
+    faults=Faults(),
+    is_dense=True,
+    actors=("upsert 0", "upsert 1", "roll back failed 0", "roll back failed 1"),
+)
 
 
 def no_high_water_mark(patch: pytest.MonkeyPatch) -> None:
@@ -162,6 +208,93 @@ def schema_not_resolved(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(write_schemas, "resolve", last_one_wins)
 
 
+def pending_savepoint_hides_its_commit(patch: pytest.MonkeyPatch) -> None:
+    def by_time_alone(timeline: Timeline) -> frozenset[str]:
+        return frozenset(i.requested_time for i in timeline.pending)
+
+    patch.setattr(Timeline, "pending_times", property(by_time_alone))
+
+
+def rollback_beside_a_clean(patch: pytest.MonkeyPatch) -> None:
+    """Go back to what a clean is about to delete, or has just planned to."""
+    for module in ("rollback", "restore"):
+        room = sys.modules[f"tidelake.services.{module}"]  # a function has the same name
+        patch.setattr(room, "refuse_doomed", lambda *_, **__: None)
+    patch.setattr(clean_plan, "_settled", lambda now: now)
+
+
+def undo_without_a_look_at_the_lock(patch: pytest.MonkeyPatch) -> None:
+    """Take the lock, and rely on it for however long an undoing takes."""
+    for name in ("roll_back", "restore", "savepoint", "delete_savepoint"):
+        patch.setattr(caretaker, name, _unfenced(getattr(caretaker, name)))
+
+
+def _unfenced(real: Callable[..., Any]) -> Callable[..., Any]:
+    def hasty(*given: Any, concurrency: Concurrency, **named: Any) -> Any:
+        with concurrency.section():
+            return real(*given, **named)
+
+    return hasty
+
+
+def archived_behind_a_savepoint_is_uncommitted(patch: pytest.MonkeyPatch) -> None:
+    """Take what the timeline lacks, and is no older than it, for uncommitted."""
+    patch.setattr(table_view.CommitTimes, "_may_hide", lambda *_: False)
+    patch.setattr(table_view.CommitTimes, "archived_within", lambda _: frozenset())
+
+
+def dead_writer_is_passed_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PassedOver, "publish_rollback", lambda *_: None)
+    patch.setattr(Reviewer, "refuse_displaced", lambda *_: None)
+
+
+def retires_beneath_non_blocking_writers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Reviewer, "writers_beneath", lambda *_: [])
+    # Nor does the writer look whether its file groups are still there.
+    patch.setattr(Reviewer, "refuse_displaced", lambda *_: None)
+
+
+def two_file_groups_for_a_bucket(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("tidelake.write.index.has_fixed_ids", lambda _: False)
+    patch.setattr(Reviewer, "refuse_displaced", lambda *_: None)
+    patch.setattr("tidelake.write.plan.refuse_split_buckets", lambda *_: None)
+
+
+def built_on_what_was_undone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("tidelake.txn.protocol.refuse_undone", lambda *_: None)
+    patch.setattr("tidelake.txn.opening.going", lambda *_: {})
+
+
+def unlocked_cleaner(patch: pytest.MonkeyPatch) -> None:
+    """Look for the dead without the lock, as Apache's lazy cleaner does; no fault of ours."""
+
+    def clean(env: Env, *_: Any, expires_ms: int, concurrency: Concurrency) -> None:
+        before = TableNow.load(env, concurrency=concurrency).timeline.pending
+        beats = last_beats(env)
+        now = TableNow.load(env, concurrency=concurrency)
+        # Pending before and after the look, so it was pending during it.
+        dead = [
+            i
+            for i in failed_writes(now.timeline, now.contents)
+            if i in before and not is_alive(beats, i.requested_time, expires_ms=expires_ms)
+        ]
+        rollback = Rollback(env, now.config, now.timeline, now.times, now.keeper, concurrency)
+        with concurrency.section():
+            now.times.see(load_timeline(env.storage, now.config))
+            scheduled = [rollback.schedule(instant) for instant in dead]
+        for found in scheduled:
+            with suppress(PlanRunningError):
+                rollback.carry_out(found)
+
+    patch.setattr(caretaker, "roll_back_all_failed", clean)
+
+
+def heartbeat_goes_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """End signs of life early, beside a cleaner that looks at them without the lock."""
+    unlocked_cleaner(patch)
+    patch.setattr(Heartbeat, "seal", Heartbeat.end)
+
+
 PLANTED: dict[str, tuple[World, Plant]] = {
     "no high-water mark": (OCC_MOR, no_high_water_mark),
     "plan before time": (NBCC, plan_before_time),
@@ -176,6 +309,15 @@ PLANTED: dict[str, tuple[World, Plant]] = {
     "conflicts not judged": (OCC_MOR, conflicts_not_judged),
     "rollbacks of our own not looked for": (OCC_COW, rollback_not_looked_for),
     "the last schema wins": (OCC_COW, schema_not_resolved),
+    "a pending savepoint hides its commit": (KEEPING, pending_savepoint_hides_its_commit),
+    "a rollback beside a clean": (UNDOING, rollback_beside_a_clean),
+    "an undoing does not look at its lock": (UNDOING, undo_without_a_look_at_the_lock),
+    "built on what was undone": (UNDOING, built_on_what_was_undone),
+    "archived behind a savepoint": (BEYOND, archived_behind_a_savepoint_is_uncommitted),
+    "a dead writer is passed over": (RETIRING, dead_writer_is_passed_over),
+    "retires beneath non-blocking writers": (RETIRING, retires_beneath_non_blocking_writers),
+    "two file groups for a bucket": (MIXED, two_file_groups_for_a_bucket),
+    "the heartbeat goes before the commit": (CLEANED, heartbeat_goes_before_the_commit),
 }
 
 
@@ -186,3 +328,10 @@ def planted(name: str) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
         yield world
+
+
+def shown(fault: str, history: History) -> list[str]:
+    """Return what is wrong with a history that has the fault, and ends well without it."""
+    with planted(fault):
+        wrong = play(history).wrong
+    return [] if wrong and play(history).wrong else wrong
