@@ -23,6 +23,9 @@ from tidelake.timeline.table_schema import writes_in_order
 from tidelake.write.schema import without_meta_columns
 from tidelake.write.schema_conflict import extends
 
+#: What brings no columns, and says those of the table as it completes.
+_WITHOUT_SCHEMA = frozenset({"COMPACT", "DELETE", "DELETE_PARTITION"})
+
 
 def violations(env: Env, journal: Journal, sharing: Sharing) -> list[str]:
     """Return everything that is wrong with the table, in words."""
@@ -154,7 +157,7 @@ def _bad_schemas(state: TableState) -> list[str]:
     before = without_meta_columns(SCHEMA)
     for instant in writes_in_order(state.config, state.timeline):
         metadata = state.contents.commit_metadata(instant)
-        if metadata.compacted or metadata.operation_type == "COMPACT" or not metadata.schema:
+        if metadata.operation_type in _WITHOUT_SCHEMA or not metadata.schema:
             continue
         if not extends(before, metadata.schema):
             wrong.append(f"{instant.requested_time} took columns off the table: {metadata.schema}")
