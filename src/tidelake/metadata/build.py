@@ -52,7 +52,6 @@ from tidelake.timeline import (
     Timeline,
     TimelineContents,
     load_history_times,
-    load_timeline,
     update_table_config,
 )
 from tidelake.timeline.table_properties import PROPERTIES_PATH, encode_properties
@@ -141,7 +140,8 @@ def build(
     folder.put(PROPERTIES_PATH, content)
     own_config = TableConfig.from_properties(entries)
     folder.make_folder(own_config.history_folder)
-    own = OwnTable(folder, own_config, load_timeline(folder, own_config))
+    # Nothing is there any more; what a stopped process may put back is no reason to fail.
+    own = OwnTable(folder, own_config, Timeline(instants=()))
     for number, (partition, groups) in enumerate(parts.items()):
         instant_time = _build_time(config, timeline, number)
         own.publisher.request(instant_time, Action.DELTACOMMIT)

@@ -127,7 +127,11 @@ class MetadataTableKeeper:
         """
         # Somebody may have built or dropped an index since the caller looked.
         config = load_table_config(self._env.storage)
-        self._config = self._prepared(config, timeline, times)
+        try:
+            self._config = self._prepared(config, timeline, times)
+        except (CorruptFileError, MissingFileError):
+            times.ensure()  # others that came in may be building it anew
+            raise
         return self._config
 
     def _prepared(
