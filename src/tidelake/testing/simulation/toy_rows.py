@@ -105,7 +105,7 @@ def read_toy_slice(storage: Storage, task: SliceTask, blocks: BlockFilter) -> Ro
     for block in valid_blocks(
         found,
         latest_instant=blocks.latest_instant,
-        is_visible=blocks.is_visible,
+        is_visible=lambda time: time in task.archived_instants or blocks.is_visible(time),
         in_range=blocks.in_range,
     ):
         changed(rows, _decoded(bytes(block.content)))
