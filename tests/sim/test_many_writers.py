@@ -46,6 +46,12 @@ def test_every_history_keeps_what_was_committed(share: int) -> None:
         assert not played.wrong, f"TIDELAKE_SEEDS={seed}: {played.wrong}\n{told}"
 
 
+@pytest.mark.parametrize("seed", [10_063, 10_174, 10_183, 10_232])
+def test_a_window_behind_archived_writes_shows_nothing_older(seed: int) -> None:
+    """On version 6, when every write before the window has left the active timeline."""
+    assert play(history_of(seed)).wrong == []
+
+
 @pytest.mark.parametrize("seed", [3, 7])
 def test_the_same_seed_gives_the_same_history(seed: int) -> None:
     history = history_of(seed)

@@ -82,13 +82,13 @@ def window(state: TableState, start: Time | None, end: Time | None) -> Window:
 
 
 def _archived_times(state: TableState, after: str | None) -> Mapping[str, str]:
-    newest = max((i.requested_time for i in state.timeline.writes()), default=None)
-    if newest is None:
+    active = [i.requested_time for i in state.timeline.writes()]
+    if not active:
         return {}
     times = state.history.completion_times()
-    if state.by_completion_time or after is None:
-        return times
-    return times.within(after, newest)
+    if state.by_completion_time or after is None or after < min(active):
+        return times  # also those before the window, which then is not the whole of the table
+    return times.within(after, max(active))
 
 
 def _settled(state: TableState, writes: list[Instant]) -> tuple[list[Instant], bool]:
