@@ -145,8 +145,6 @@ def _may_outrank(base: BaseFile, winners: Winners, layout: Layout) -> bool:
     """Return whether some row of the base file may beat the record of its key."""
     if not winners.needs_base_ordering:
         return False
-    if winners.ages is not None:
-        return True  # a column of some record is older than the record
     if len(layout.ordering_fields) != 1:
         return True
     ours = winners.ordering[0]

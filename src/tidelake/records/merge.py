@@ -52,27 +52,6 @@ class LogRecords:
 
 
 @dataclass(slots=True, kw_only=True)
-class Ages:
-    """Ordering values of `rows`, and of the delete that each record came after.
-
-    `deleted` marks deletes to which these values apply; all others came without, or go by arrival.
-    """
-
-    of_rows: Ordering
-    of_deletes: Ordering
-    deleted: Flags
-
-    def only(self, chosen: Flags) -> Ages:
-        """Return the same of some records."""
-        mask = pl.Series(chosen)
-        return replace(
-            self,
-            of_deletes=tuple(values.filter(mask) for values in self.of_deletes),
-            deleted=self.deleted[chosen],
-        )
-
-
-@dataclass(slots=True, kw_only=True)
 class Winners:
     """One merged record for each key of the logs.
 
@@ -91,10 +70,6 @@ class Winners:
     defaults: Mapping[str, object]
     after_delete: Flags
     """Records before which a delete took away what was there, the base row included."""
-    ages: Ages | None = None
-    """How old the values of single columns are, where a record is made of records of several ages.
-
-    None when all values of a record are as old as the record."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -127,7 +102,6 @@ class Winners:
             row=self.row[chosen],
             sources=None if sources is None else {c: s[chosen] for c, s in sources.items()},
             after_delete=self.after_delete[chosen],
-            ages=None if self.ages is None else self.ages.only(chosen),
         )
 
     def merged(self) -> pa.Table:
@@ -166,7 +140,7 @@ def resolve(log: LogRecords, spec: MergeSpec) -> Winners:
     sources = None
     if spec.fill is not Fill.NONE or spec.groups or log.absent:
         sources = _Sources(log.rows, log.absent, spec, log.defaults)
-    current, deletes = _play(log, spec, order, lengths, sources)
+    current = _play(log, spec, order, lengths, sources)
     return Winners(
         keys=groups["key"],
         is_delete=log.is_delete[current],
@@ -178,44 +152,6 @@ def resolve(log: LogRecords, spec: MergeSpec) -> Winners:
         spec=spec,
         defaults=log.defaults,
         after_delete=np.zeros(len(lengths), np.bool_) if sources is None else sources.after_delete,
-        ages=None if sources is None else _ages(log, spec, current, deletes, sources),
-    )
-
-
-def merges_by_column(spec: MergeSpec) -> bool:
-    """Return whether each column of partial records has the value of the newest that brings it.
-
-    Otherwise records are merged one after the other, and a late one only fills what is open.
-    """
-    return spec.mode is MergeMode.EVENT_TIME and not spec.groups and spec.fill is Fill.NONE
-
-
-def _ages(
-    log: LogRecords, spec: MergeSpec, current: Rows, deletes: Rows, sources: _Sources
-) -> Ages | None:
-    """Return how old the values of columns are, unless each is as old as its record."""
-    if not log.absent or not merges_by_column(spec):
-        return None
-    row = log.row[current]
-    is_row = ~log.is_delete[current]
-    mixed = (
-        is_row & ((taken >= 0) & (taken != row) | (taken == _GONE))
-        for name, taken in sources.of_keys.items()
-        if name not in META_COLUMNS
-    )
-    if not any(flags.any() for flags in mixed):
-        return None
-    records = np.zeros(log.rows.num_rows, np.int64)
-    has_row = np.flatnonzero(log.row >= 0)
-    records[log.row[has_row]] = has_row
-    known = np.maximum(deletes, 0)
-    applies = (deletes >= 0) & ~log.by_arrival[known]
-    if spec.deletes_by_arrival:
-        applies[:] = False
-    return Ages(
-        of_rows=tuple(values.gather(records) for values in log.ordering),
-        of_deletes=tuple(values.gather(known) for values in log.ordering),
-        deleted=applies,
     )
 
 
@@ -241,12 +177,10 @@ def meet(
         survives = wins & ~is_delete
         rows = winners.rows.take(pa.array(winners.row[chosen[survives]]))
         return Met(wins, survives, rows)
-    return _fill_with_base(winners, chosen, wins, base_ordering, base_rows)
+    return _fill_with_base(winners, chosen, wins, base_rows)
 
 
-def _fill_with_base(
-    winners: Winners, chosen: Rows, wins: Flags, base_ordering: Ordering, base_rows: pa.Table
-) -> Met:
+def _fill_with_base(winners: Winners, chosen: Rows, wins: Flags, base_rows: pa.Table) -> Met:
     assert winners.sources is not None
     is_delete = winners.is_delete[chosen]
     both = pa.concat_tables([winners.rows, base_rows]).combine_chunks()
@@ -257,12 +191,8 @@ def _fill_with_base(
     old = dict.fromkeys(winners.sources, from_base)
     new = {name: sources[chosen] for name, sources in winners.sources.items()}
     of_group = pool.group_wins(old, new, winners.after_delete[chosen] | is_delete)
-    of_base = _BaseAges(winners, chosen, wins, base_ordering)
     for name, sources in new.items():
-        of_column = of_group.get(name, wins)
-        if name not in META_COLUMNS:
-            of_column = of_base.beaten(sources, of_column)
-        merged = pool.merged(name, from_base, sources, of_column, ~is_delete)
+        merged = pool.merged(name, from_base, sources, of_group.get(name, wins), ~is_delete)
         replaced |= merged != from_base
         taken[name] = merged
     survives = replaced & ~(wins & is_delete)
@@ -270,72 +200,27 @@ def _fill_with_base(
     return Met(replaced, survives, rows)
 
 
-class _BaseAges:
-    """Tells for single columns of merged records whether base rows give way to them."""
-
-    def __init__(
-        self, winners: Winners, chosen: Rows, wins: Flags, base_ordering: Ordering
-    ) -> None:
-        self._spec = winners.spec
-        self._ages = winners.ages if base_ordering else None
-        self._base = base_ordering
-        self._is_row = wins & ~winners.is_delete[chosen]
-        self._row = winners.row[chosen]
-        if self._ages is not None:
-            own = tuple(values.gather(chosen) for values in self._ages.of_deletes)
-            applies = self._ages.deleted[chosen]
-            beats = ~applies | _outranks(own, base_ordering, self._spec)
-            self._is_gone = winners.after_delete[chosen] & beats
-
-    def beaten(self, sources: Rows, wins: Flags) -> Flags:
-        """Return where a column of the base row gives way to what `sources` have for it.
-
-        It does when it is older, or when a delete in the log had taken the whole row away. A delete
-        that is older than the base row took nothing.
-        """
-        if self._ages is None:
-            return wins
-        found: Flags = wins.copy()
-        gone = np.flatnonzero(self._is_row & (sources == _GONE))
-        found[gone] = self._is_gone[gone]
-        other = np.flatnonzero(
-            self._is_row & ~self._is_gone & (sources >= 0) & (sources != self._row)
-        )
-        if len(other):
-            ours = tuple(values.gather(sources[other]) for values in self._ages.of_rows)
-            theirs = tuple(values.gather(other) for values in self._base)
-            found[other] = _outranks(ours, theirs, self._spec)
-        return found
-
-
 def _play(
     log: LogRecords, spec: MergeSpec, order: Rows, lengths: Rows, sources: _Sources | None
-) -> tuple[Rows, Rows]:
-    """Return the winning record of each key, and the last delete that it came after, or -1.
-
-    `order` lists records key by key.
-    """
+) -> Rows:
+    """Return the winning record of each key; `order` lists records key by key."""
     starts = np.cumsum(lengths) - lengths
     last: Rows = order[starts + lengths - 1]
-    deletes: Rows = np.full(len(lengths), -1, np.int64)
     if sources is None and spec.mode is MergeMode.COMMIT_TIME:
-        return last, deletes
+        return last
     current: Rows = order[starts]
     if sources is not None:
         sources.start(log.row[current])
     rank = _ranks(log.ordering, spec) if spec.mode is MergeMode.EVENT_TIME else None
-    if sources is not None and rank is not None and log.absent and merges_by_column(spec):
-        sources.rank(log, rank)
     for keys, new in _rounds(order, lengths, starts):
         old = current[keys]
         wins = _new_wins(log, spec, rank, old, new)
         if sources is not None:
             both = ~log.is_delete[old] & ~log.is_delete[new]
             after_delete = wins & log.is_delete[old]
-            deletes[keys[after_delete]] = old[after_delete]
-            sources.merge(keys, log.row[new], wins, both, after_delete, deletes[keys])
+            sources.merge(keys, log.row[new], wins, both, after_delete)
         current[keys] = np.where(wins, new, old)
-    return current, deletes
+    return current
 
 
 def _rounds(order: Rows, lengths: Rows, starts: Rows) -> Iterator[tuple[Rows, Rows]]:
@@ -430,36 +315,16 @@ class _Sources:
         self._group_ranks: dict[str, Rows] = {}
         self.of_keys: dict[str, Rows] = {}
         self.after_delete: Flags = np.zeros(0, np.bool_)
-        self._row_ranks: Rows | None = None
-        self._delete_ranks: Rows = np.zeros(0, np.int64)
-
-    def rank(self, log: LogRecords, rank: Rows) -> None:
-        """Merge each column by the age of the record that brings it; see `merges_by_column`."""
-        has_row = np.flatnonzero(log.row >= 0)
-        self._row_ranks = np.zeros(log.rows.num_rows, np.int64)
-        self._row_ranks[log.row[has_row]] = rank[has_row]
-        by_arrival = log.by_arrival | self._spec.deletes_by_arrival
-        # Any row that follows beats a delete that goes by arrival.
-        self._delete_ranks = np.where(by_arrival, np.int64(-1), rank)
 
     def start(self, row: Rows) -> None:
         """Take each key's first record."""
         self.of_keys = {name: self._present(name, row) for name in self._rows.column_names}
         self.after_delete = np.zeros(len(row), np.bool_)
 
-    def merge(
-        self,
-        keys: Rows,
-        row: Rows,
-        wins: Flags,
-        both: Flags,
-        after_delete: Flags,
-        deletes: Rows,
-    ) -> None:
+    def merge(self, keys: Rows, row: Rows, wins: Flags, both: Flags, after_delete: Flags) -> None:
         """Merge the records at `row` into `keys`; `both` marks where neither side is a delete.
 
-        A record that takes the place of a delete takes nothing from the rows before it; `deletes`
-        are the last of these.
+        A record that takes the place of a delete takes nothing from the rows before it.
         """
         old = {name: sources[keys] for name, sources in self.of_keys.items()}
         new = {name: self._present(name, row) for name in self.of_keys}
@@ -468,26 +333,8 @@ class _Sources:
         for name, brought in new.items():
             if name not in META_COLUMNS:
                 brought[after_delete & (brought < 0)] = _GONE
-            of_column = of_group.get(name, wins)
-            if name not in META_COLUMNS and self._row_ranks is not None:
-                newer = self._is_newer(old[name], brought, deletes)
-                of_column = np.where(both & (brought >= 0), newer, of_column)
-            merged = self.merged(name, old[name], brought, of_column, both)
+            merged = self.merged(name, old[name], brought, of_group.get(name, wins), both)
             self.of_keys[name][keys] = merged
-
-    def _is_newer(self, old: Rows, new: Rows, deletes: Rows) -> Flags:
-        """Return where the records of rows `new` are newer than what a column has its value from.
-
-        No value since a delete is as old as that.
-        """
-        assert self._row_ranks is not None
-        theirs = self._row_ranks[np.maximum(old, 0)]
-        theirs[old == _OPEN] = -1
-        gone = old == _GONE
-        theirs[gone] = self._delete_ranks[np.maximum(deletes[gone], 0)]
-        ours = self._row_ranks[np.maximum(new, 0)]
-        newer: Flags = ours > theirs if self._spec.ties_to_earlier else ours >= theirs
-        return newer
 
     def group_wins(
         self, old: Mapping[str, Rows], new: Mapping[str, Rows], whole: Flags

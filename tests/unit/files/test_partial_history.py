@@ -35,54 +35,42 @@ class Record:
 
 
 class Model:
-    """A file group by the rule for columns: each has the value of the newest record that brings it.
-
-    The base row is a record that brings all columns, and a delete takes everything before it away.
-    As in Apache Hudi a log that has nothing as new as the base row leaves that as it is, unless it
-    ends with a delete.
-    """
+    """A file group by Hudi's rules: log records merge with each other, then with the base row."""
 
     def __init__(self, *, by_event_time: bool) -> None:
         self._by_event_time = by_event_time
         self._base: dict[str, Row] = {}
-        self._log: dict[str, list[Record]] = {}
+        self._log: dict[str, Record] = {}
 
     def load(self, rows: list[Row]) -> None:
         self._base = {row["id"]: row for row in rows}
 
     def apply(self, new: Record, key: str) -> None:
-        self._log.setdefault(key, []).append(new)
+        old = self._log.get(key)
+        self._log[key] = new if old is None else self._merged(key, old, new)
+
+    def _merged(self, key: str, old: Record, new: Record) -> Record:
+        if new.is_delete:
+            return new
+        if old.is_delete:
+            # Nothing older is left, so what it does not bring is null.
+            return Record({**dict.fromkeys(NAMES), "id": key, **new.values}, new.ts)
+        wins = not self._by_event_time or new.ts >= old.ts
+        winner, loser = (new, old) if wins else (old, new)
+        values = {**loser.values, **winner.values}
+        return Record(values, winner.ts)
 
     def rows(self) -> dict[str, Row]:
-        found = {}
-        for key in (*self._base, *(k for k in self._log if k not in self._base)):
-            row = self._row(key)
-            if row is not None:
-                found[key] = row
-        return found
-
-    def _row(self, key: str) -> Row | None:
-        base = self._base.get(key)
-        records = [] if base is None else [Record(base, base["ts"])]
-        values: Row = {}
-        times: dict[str, int] = {}
-        exists = False
-        logged = self._log.get(key, [])
-        newest = 0
-        for record in logged:
-            newest = 0 if record.is_delete else max(newest, record.ts)
-        is_stale = self._by_event_time and base is not None and newest < base["ts"]
-        if is_stale and logged and not logged[-1].is_delete:
-            return base
-        for record in (*records, *logged):
+        found = dict(self._base)
+        for key, record in self._log.items():
+            base = self._base.get(key)
             if record.is_delete:
-                values, times, exists = {}, {}, False
-                continue
-            exists = True
-            for name, value in record.values.items():
-                if not self._by_event_time or record.ts >= times.get(name, record.ts):
-                    values[name], times[name] = value, record.ts
-        return {**dict.fromkeys(NAMES), "id": key, **values} if exists else None
+                found.pop(key, None)
+            elif base is None:
+                found[key] = {**dict.fromkeys(NAMES), "id": key, **record.values}
+            elif not self._by_event_time or record.ts >= base["ts"]:
+                found[key] = {**base, **record.values}
+        return found
 
     def compact(self) -> None:
         self._base, self._log = self.rows(), {}
@@ -233,29 +221,3 @@ def test_changes_show_whole_rows_of_partial_updates(tmp_path: Path, kind: WriteK
     assert change["op"] == "u"
     assert {name: change["before"][name] for name in NAMES} == old
     assert {name: change["after"][name] for name in NAMES} == {**old, "ts": 6, "note": None}
-
-
-def test_changes_show_the_column_that_a_late_record_brought(tmp_path: Path) -> None:
-    table = WrittenTable(
-        tmp_path,
-        mor=True,
-        fields=WIDE,
-        column_sets=SETS,
-        cdc=CdcMode.DATA_BEFORE_AFTER,
-        extra={
-            "hoodie.table.cdc.enabled": "true",
-            "hoodie.table.cdc.supplemental.logging.mode": "DATA_BEFORE_AFTER",
-        },
-    )
-    old = {"id": "a", "ts": 5, "text": "x", "city": "oslo", "fare": 1.0, "note": "old"}
-    table.write([old])
-    append, update = WriteKind.APPEND, Change.UPDATE
-    table.write([{"id": "a", "ts": 8, "note": "new", COLUMNS: 0}], append, change=update)
-    table.write([{"id": "a", "ts": 6, "fare": 2.0, COLUMNS: 1}], append, change=update)
-    table.write([{"id": "a", "ts": 5, "fare": 9.0, COLUMNS: 1}], append, change=update)
-    owed = {**old, "ts": 8, "note": "new", "fare": 2.0}
-    assert seen(table) == {"a": owed}
-    plan = plan_changes(open_state(str(tmp_path)), start="20261115200002500")
-    (change,) = (r for t in plan.tasks for b in read_changes(t, plan.spec) for r in b.to_pylist())
-    assert {name: change["before"][name] for name in NAMES} == {**owed, "fare": 1.0}
-    assert {name: change["after"][name] for name in NAMES} == owed

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelake.model import MergeMode
-from tidelake.records.merge import LogRecords, meet, merges_by_column, resolve
+from tidelake.records.merge import LogRecords, meet, resolve
 from tidelake.records.merge_spec import Fill, MergeSpec
 
 COLUMNS = ("x", "y")
@@ -83,30 +83,7 @@ def one_of(old: Record, new: Record, spec: MergeSpec) -> Record:
     return replace(winner, values=values, gone=gone)
 
 
-def column_by_column(records: Sequence[Record], spec: MergeSpec) -> Record:
-    """Return the record in which each column is that of the newest record that brings it."""
-    current, *rest = records
-    columns = {name: (current, value) for name, value in current.values.items()}
-    ended_by: Record | None = None
-    for new in rest:
-        wins = new_wins(current, new, spec)
-        if new.is_delete or current.is_delete:
-            if not wins:
-                continue
-            ended_by = current if current.is_delete else ended_by
-            columns = {name: (new, value) for name, value in new.values.items()}
-        else:
-            for name, value in new.values.items():
-                before = columns[name][0] if name in columns else ended_by
-                if before is None or new_wins(before, new, spec):
-                    columns[name] = new, value
-        current = new if wins else current
-    return replace(current, values={name: value for name, (_, value) in columns.items()})
-
-
 def expected(base: Sequence[Record], log: Sequence[Record], spec: MergeSpec) -> list[object]:
-    if merges_by_column(spec) and any(set(r.values) < set(COLUMNS) for r in log if not r.is_delete):
-        return expected_by_column(base, log, spec)
     merged: dict[str, Record] = {}
     for record in log:
         old = merged.get(record.key)
@@ -116,27 +93,6 @@ def expected(base: Sequence[Record], log: Sequence[Record], spec: MergeSpec) -> 
         new = merged.pop(record.key, None)
         rows.append(record if new is None else one_of(record, new, spec))
     rows += merged.values()
-    return sorted(
-        [(r.key, *(r.values.get(name) for name in COLUMNS)) for r in rows if not r.is_delete],
-        key=str,
-    )
-
-
-def expected_by_column(
-    base: Sequence[Record], log: Sequence[Record], spec: MergeSpec
-) -> list[object]:
-    """Return the same where a base row is one more record, the first that came.
-
-    A log that ends with nothing as new as the base row leaves that as it is.
-    """
-    rows = []
-    for key in {r.key for r in (*base, *log)}:
-        first = [r for r in base if r.key == key]
-        others = [r for r in log if r.key == key]
-        made = column_by_column([*first, *others], spec)
-        if first and others and not new_wins(first[0], column_by_column(others, spec), spec):
-            made = first[0]
-        rows.append(made)
     return sorted(
         [(r.key, *(r.values.get(name) for name in COLUMNS)) for r in rows if not r.is_delete],
         key=str,
@@ -335,27 +291,6 @@ def test_columns_merge_as_records_do(
     spec: MergeSpec, base: list[Record], log: list[Record]
 ) -> None:
     assert merged(base, log, spec) == expected(base, log, spec)
-
-
-def test_a_late_record_brings_what_no_newer_one_has_whether_the_first_row_is_logged_or_not() -> (
-    None
-):
-    first = row("a", 1, x="1", y=None)
-    late = [row("a", 3, x="3"), row("a", 2, y="7")]
-    assert merged([], [first, *late], EVENT) == [("a", "3", "7")]
-    assert merged([first], late, EVENT) == [("a", "3", "7")]
-
-
-def test_a_column_of_the_log_that_is_older_than_the_base_row_loses() -> None:
-    first = row("a", 2, x="1", y="1")
-    late = [row("a", 3, x="3"), row("a", 1, y="7")]
-    assert merged([first], late, EVENT) == merged([], [first, *late], EVENT) == [("a", "3", "1")]
-
-
-def test_a_delete_that_is_older_than_the_base_row_takes_nothing_from_it() -> None:
-    first = row("a", 5, x="1", y="1")
-    late = [delete("a", 3), row("a", 6, x="6")]
-    assert merged([first], late, EVENT) == merged([], [first, *late], EVENT) == [("a", "6", "1")]
 
 
 def test_several_ordering_fields_compare_from_left_to_right() -> None:
