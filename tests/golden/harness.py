@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+from tests.heartbeats import expire
 from tidelake.errors import TidelakeError
 
 if sys.version_info >= (3, 11):
@@ -192,6 +193,7 @@ def unpack(golden: Golden, into: Path) -> Path:
         packed.extractall(into)
     roots = [p.parent for p in into.rglob(".hoodie") if p.is_dir() and "__MACOSX" not in p.parts]
     root = min(roots, key=lambda path: len(path.parts))
+    expire(root)
     for name, modified_ms in golden.mtimes_ms.items():
         if (root / name).exists():
             # Through nanoseconds: a float of seconds loses the last millisecond.

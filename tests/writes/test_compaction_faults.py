@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.heartbeats import expire
 from tests.unit.engine.test_compaction import Logged, each_version, upsert
 from tests.writes.readers import OurReader
 from tidelake.errors import TidelakeError
@@ -46,6 +47,7 @@ def test_the_table_is_as_it_was_and_the_next_run_is_done(
             pass
         where = f"{fault} at call {number}: {counting.calls[number - 1]}"
         assert table.rows() == before, where
+        expire(root)
         table.write(upsert(9, "a", "z"))
         after = table.rows()
         assert len(after) == len(before) + 1, where

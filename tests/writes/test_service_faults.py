@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.heartbeats import expire
 from tests.writes.cases import Case
 from tests.writes.model import Do, Row, Step, Values
 from tests.writes.quick_writer import QuickWriter
@@ -198,6 +199,7 @@ def test_a_service_that_dies_is_gone_on_from(
         where = f"{service} died after {counted.calls[number - 1]}"
         left = seen(root)
         assert service in ("restore", "rollback") or left == made.now, where
+        expire(root)
         goes_on(root, made, service, left, where)
         shutil.rmtree(root)
 
