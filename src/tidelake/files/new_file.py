@@ -17,6 +17,7 @@ from tidelake.formats.marker_name import MarkerKind, marker_path
 from tidelake.formats.partition_metadata import PartitionMetadata
 from tidelake.formats.partition_path import folders_above
 from tidelake.formats.properties import java_date
+from tidelake.formats.table_path import META_FOLDER
 from tidelake.storage import Storage
 
 
@@ -133,7 +134,8 @@ def _refuse_nested(storage: Storage, partition: str) -> None:
     for above in folders_above(partition):
         if storage.stat(in_partition(above, partition_metadata.FILE_NAME)) is not None:
             raise nested_partition(above, partition)
-    todo = [in_partition(partition, name) for name in storage.list(partition).folders]
+    folders = (name for name in storage.list(partition).folders if name != META_FOLDER)
+    todo = [in_partition(partition, name) for name in folders]
     while todo:
         below = todo.pop()
         folder = storage.list(below)
