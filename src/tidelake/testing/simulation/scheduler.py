@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Lock, Thread
+from threading import Lock, Thread, get_ident
 from typing import TypeVar
 
 from typing_extensions import override
@@ -88,6 +88,8 @@ class Actor:
     """Name and path of the call to the storage that it makes when it goes on."""
     is_dead: bool = False
     error: BaseException | None = None
+    thread: int = 0
+    """Its own thread: whatever else calls the storage for it, as a pool does, takes no turns."""
     turn: Lock = field(default_factory=_taken)
     """Released to let the actor run; a lock wakes a thread at once, and with least ado."""
     ticks: list[_Tick] = field(default_factory=list)
@@ -218,6 +220,7 @@ class Simulation:
 
     def _live(self, actor: Actor, number: int) -> None:
         actor.turn.acquire()
+        actor.thread = get_ident()
         storage = _ActorStorage(self, actor)
         env = Env(
             storage,
@@ -261,7 +264,7 @@ class Simulation:
 
     def is_on_turn(self, actor: Actor) -> bool:
         """Return whether the actor itself is running, and not something it asked for."""
-        return self._running is actor
+        return self._running is actor and actor.thread == get_ident()
 
     def fault(self, actor: Actor, name: str, path: str) -> Fault | None:
         """Return what becomes of a call to the storage."""
