@@ -36,24 +36,13 @@ from tidelake.engine.write_session import WriteSession
 from tidelake.env import Env, SystemClock
 from tidelake.errors import (
     CommitOutcomeUnknownError,
-    ConfigError,
-    HorizonError,
-    InstantLostError,
-    LockLostError,
-    LockTimeoutError,
-    MissingFileError,
-    PlanCompletedError,
-    PlanRemovedError,
-    PlanRunningError,
-    RestorePendingError,
-    SnapshotLostError,
     TidelakeError,
-    WriteConflictError,
 )
 from tidelake.files.write_task import WriteToken
 from tidelake.model import WRITE_ACTIONS, Action, Commit, Instant, TableType
 from tidelake.storage import open_storage
 from tidelake.table import load_state, open_caretaker
+from tidelake.testing.simulation.actors.sharing import GIVES_WAY
 from tidelake.txn import WRITE_ID, create_table
 from tidelake.txn.retry import retry_on_conflict
 from tidelake.write.create import table_spec
@@ -75,21 +64,7 @@ STRUCT = T.StructType(
 )
 _ARROW = pa.schema([("id", pa.string()), ("p", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 #: What an actor may be told without anything being wrong with the table.
-GIVEN_UP = (
-    CommitOutcomeUnknownError,
-    ConfigError,
-    HorizonError,
-    InstantLostError,
-    LockLostError,
-    LockTimeoutError,
-    MissingFileError,
-    PlanCompletedError,
-    PlanRemovedError,
-    PlanRunningError,
-    RestorePendingError,
-    SnapshotLostError,
-    WriteConflictError,
-)
+GIVEN_UP = (CommitOutcomeUnknownError, *GIVES_WAY)
 _OPERATIONS = {
     "upsert": WriteOperation.UPSERT,
     "overwrite": WriteOperation.INSERT_OVERWRITE,
@@ -321,8 +296,9 @@ class _Staged:
         return retry_on_conflict(env, 3, attempt)
 
     def delete_partition(self, write_id: str, partition: str) -> Commit:
-        # No row brings the partition anything: what was there goes.
-        raise NotImplementedError(f"{write_id}: {partition} goes through Table only")
+        raise AssertionError(
+            f"{write_id}: the data source deletes no partition, such as {partition}"
+        )
 
 
 class _OnSpark:

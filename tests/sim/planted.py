@@ -6,7 +6,7 @@ Each is planted into the real code while a history is played.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
@@ -159,6 +159,17 @@ def inflight_read_as_empty(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(candidates, "_planned", blind)
 
 
+def roll_back_found(now: TableNow, dead: Sequence[Instant]) -> None:
+    """Roll back what was found dead before the lock was taken."""
+    rollback = Rollback(now.env, now.config, now.timeline, now.times, now.keeper, now.concurrency)
+    with now.concurrency.section():
+        now.times.see(load_timeline(now.env.storage, now.config))
+        scheduled = [rollback.schedule(instant) for instant in dead]
+    for found in scheduled:
+        with suppress(PlanRunningError):
+            rollback.carry_out(found)
+
+
 def heartbeat_outside_the_lock(patch: pytest.MonkeyPatch) -> None:
     def hasty(env: Env, *_: Any, expires_ms: int, concurrency: Concurrency) -> None:
         now = TableNow.load(env, concurrency=concurrency)
@@ -168,13 +179,7 @@ def heartbeat_outside_the_lock(patch: pytest.MonkeyPatch) -> None:
             for i in failed_writes(now.timeline, now.contents)
             if not is_alive(beats, i.requested_time, expires_ms=expires_ms)
         ]
-        rollback = Rollback(env, now.config, now.timeline, now.times, now.keeper, concurrency)
-        with concurrency.section():
-            now.times.see(load_timeline(env.storage, now.config))
-            scheduled = [rollback.schedule(instant) for instant in dead]
-        for found in scheduled:
-            with suppress(PlanRunningError):
-                rollback.carry_out(found)
+        roll_back_found(now, dead)
 
     patch.setattr(caretaker, "roll_back_all_failed", hasty)
 
@@ -278,13 +283,7 @@ def unlocked_cleaner(patch: pytest.MonkeyPatch) -> None:
             for i in failed_writes(now.timeline, now.contents)
             if i in before and not is_alive(beats, i.requested_time, expires_ms=expires_ms)
         ]
-        rollback = Rollback(env, now.config, now.timeline, now.times, now.keeper, concurrency)
-        with concurrency.section():
-            now.times.see(load_timeline(env.storage, now.config))
-            scheduled = [rollback.schedule(instant) for instant in dead]
-        for found in scheduled:
-            with suppress(PlanRunningError):
-                rollback.carry_out(found)
+        roll_back_found(now, dead)
 
     patch.setattr(caretaker, "roll_back_all_failed", clean)
 

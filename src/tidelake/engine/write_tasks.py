@@ -16,7 +16,7 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.engine.incoming_rows import CHECK, GROUP, PLACE
 from tidelake.engine.worker_process import mapped
-from tidelake.env import RandomIds
+from tidelake.env import Ids, RandomIds
 from tidelake.errors import InputChangedError, TidelakeError
 from tidelake.files.record_index import KeysOfGroup, write_index_logs
 from tidelake.files.write_group import write_group
@@ -173,16 +173,7 @@ class _Task:
                 rolls=True,
                 partition_known=partition in self.work.known_partitions,
             )
-        known = plan.targets.get((partition, group))
-        if known is not None or plan.new_buckets is None or plan.new_buckets.kind is None:
-            return known
-        return new_bucket(
-            plan.new_buckets,
-            partition,
-            group,
-            self.ids.new(),
-            is_known=partition in plan.known_partitions,
-        )
+        return planned_target(plan, partition, group, self.ids)
 
     def _change(self, partition: str, group: str | None) -> Change:
         if self.work.is_delete:
@@ -253,7 +244,16 @@ def _changed_rows(part: str) -> InputChangedError:
     )
 
 
-def new_bucket(
+def planned_target(plan: WritePlan, partition: str, group: str, ids: Ids) -> GroupTarget | None:
+    """Return the file group that the plan has for rows of a group, or None."""
+    known = plan.targets.get((partition, group))
+    if known is not None or plan.new_buckets is None or plan.new_buckets.kind is None:
+        return known
+    is_known = partition in plan.known_partitions
+    return _new_bucket(plan.new_buckets, partition, group, ids.new(), is_known=is_known)
+
+
+def _new_bucket(
     new: NewGroups, partition: str, group: str, new_id: str, *, is_known: bool
 ) -> GroupTarget:
     """Return the file group of a bucket that has none; `new_id` is fresh."""

@@ -43,9 +43,8 @@ from tidelake.txn.concurrency import SharedKeys
 LEASE_MS = 60_000
 EXPIRES_MS = 120_000
 BUCKETS = 2
-#: What an actor may be told without anything being wrong with the table.
-GIVEN_UP = (
-    ClockAheadError,
+#: What a process may be told beside others without anything being wrong with the table.
+GIVES_WAY = (
     ConfigError,
     HorizonError,
     InstantLostError,
@@ -56,11 +55,11 @@ GIVEN_UP = (
     PlanRemovedError,
     PlanRunningError,
     RestorePendingError,
-    SchemaError,
     SnapshotLostError,
-    StorageError,
     WriteConflictError,
 )
+#: The same where clocks jump, storage fails and schemas are drawn.
+GIVEN_UP = (*GIVES_WAY, ClockAheadError, SchemaError, StorageError)
 #: Options of everybody: services are due after every few writes, and run when an actor says so.
 _SETTINGS = {
     # A holder that stalls keeps others waiting for minutes; who asks too often only costs steps.

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tidelake.config import ConcurrencyMode, WriteOperation
 from tidelake.engine.write_session import Choice, WriteSession
-from tidelake.engine.write_tasks import new_bucket
+from tidelake.engine.write_tasks import planned_target
 from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
@@ -168,16 +168,7 @@ def _target(env: Env, plan: WritePlan, partition: str, group: str | None) -> Gro
     if group is None:
         # Few rows go to one file, whatever the plan's shares say of more.
         group = plan.shares[partition][0].file_id
-    known = plan.targets.get((partition, group))
-    if known is not None or plan.new_buckets is None or plan.new_buckets.kind is None:
-        return known
-    return new_bucket(
-        plan.new_buckets,
-        partition,
-        group,
-        env.ids.new(),
-        is_known=partition in plan.known_partitions,
-    )
+    return planned_target(plan, partition, group, env.ids)
 
 
 def _counted(placed: Mapping[str, tuple[Place, object]]) -> Workload:
