@@ -52,6 +52,12 @@ def test_a_window_behind_archived_writes_shows_nothing_older(seed: int) -> None:
     assert play(history_of(seed)).wrong == []
 
 
+@pytest.mark.parametrize("seed", [753, 2_768, 3_146, 10_012, 10_818])
+def test_check_accuses_nobody_who_takes_files_away(seed: int) -> None:
+    """A clean or rollback that died on the way: what it took away is gone, and still listed."""
+    assert play(history_of(seed)).wrong == []
+
+
 @pytest.mark.parametrize("seed", [3, 7])
 def test_the_same_seed_gives_the_same_history(seed: int) -> None:
     history = history_of(seed)

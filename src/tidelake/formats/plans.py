@@ -145,6 +145,23 @@ class CleanerPlan:
     extra_metadata: Mapping[str, str | None] | None = None
 
 
+def doomed_files(plan: CleanerPlan) -> Mapping[str, tuple[str, ...]]:
+    """Return the names that a clean deletes, by partition."""
+    # Plans hold the paths of the place where they were made; the table may have moved.
+    found = {
+        partition: tuple(_last_part(file.file_path) for file in files if file.file_path)
+        for partition, files in (plan.file_paths_to_be_deleted_per_partition or {}).items()
+    }
+    for partition, paths in (plan.files_to_be_deleted_per_partition or {}).items():
+        # Plans of Hudi before 0.6 have nothing but these.
+        found[partition] = found.get(partition, ()) + tuple(map(_last_part, paths))
+    return found
+
+
+def _last_part(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanPartitionMetadata:
     """What a clean deleted in one partition; from version 2 on the lists hold bare file names."""

@@ -21,6 +21,7 @@ from tidelake.formats.parquet_footer import ParquetFooter
 from tidelake.model import Action, BaseFile, FileSlice, Instant, LogFile
 from tidelake.read.check_chain import lost_bases
 from tidelake.read.check_order import tied_keys
+from tidelake.read.check_pending import being_cleaned, being_undone
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.split_buckets import split_buckets
 from tidelake.read.state import TableState
@@ -33,7 +34,6 @@ from tidelake.txn.unlocked import unexplained
 from tidelake.view import Listing, StorageListing, TableView
 
 _FIRST_BY_COMPLETION = 8
-_UNDOING = frozenset({Action.ROLLBACK, Action.RESTORE})
 _READERS = 16
 
 READABLE_INSTANTS = "instants whose content decodes"
@@ -103,6 +103,7 @@ def check_table(
     listing = StorageListing(state.storage)
     on_storage = _by_path(listing, listing.partitions())
     named = _named_files(state)
+    undone = being_undone(state)
     view = TableView(
         table_version=state.config.table_version,
         timeline=state.timeline,
@@ -134,18 +135,27 @@ def check_table(
         if isinstance(file, BaseFile) or quick:
             live.add(file.path)
             continue
-        if _is_of_completed_write(state, view, _check_log(state, file, report)):
+        if _is_of_completed_write(undone, view, _check_log(state, file, report)):
             live.add(file.path)
     listed = {} if metadata is None else _by_path(metadata, metadata.partitions())
     settled = {file.path for file in files} - live  # missing, which was said, or of a failed write
+    cleaned = being_cleaned(state) - on_storage.keys()
+    settled |= cleaned
     counted = {
         path
         for path in {*on_storage, *listed} - settled
-        if path in live or (_is_committed(view, path) and not _is_unsaid(state, view, path, named))
+        if path in live
+        or (_is_committed(undone, view, path) and not _is_unsaid(state, undone, view, path, named))
     }
     if metadata is not None:
         _check_metadata(on_storage, listed, counted, report)
     _note_leftovers(on_storage, counted, report)
+    if cleaned & listed.keys():
+        report.notes.append(
+            f"{len(cleaned & listed.keys())} files that the metadata table lists were deleted by a "
+            f"clean that has not completed, such as {min(cleaned & listed.keys())}; the next clean "
+            "finishes it"
+        )
     _note_strangers(state, on_storage, named, report)
     if quick:
         report.notes.append(
@@ -415,7 +425,13 @@ def _check_block_instants(
         )
 
 
-def _is_unsaid(state: TableState, view: TableView, path: str, named: Mapping[str, _Named]) -> bool:
+def _is_unsaid(
+    state: TableState,
+    undone: Set[str],
+    view: TableView,
+    path: str,
+    named: Mapping[str, _Named],
+) -> bool:
     """Return whether a log of an older or replaced slice holds nothing that took effect.
 
     Up to version 7 its name is that of the slice, whichever write appended it.
@@ -429,21 +445,28 @@ def _is_unsaid(state: TableState, view: TableView, path: str, named: Mapping[str
         blocks = log_block.decode_blocks(state.storage.read(path))
     except Malformed:
         return False
-    return not _is_of_completed_write(state, view, blocks)
+    return not _is_of_completed_write(undone, view, blocks)
 
 
-def _is_of_completed_write(state: TableState, view: TableView, blocks: Sequence[LogBlock]) -> bool:
+def _is_of_completed_write(undone: Set[str], view: TableView, blocks: Sequence[LogBlock]) -> bool:
     """Return whether any block took effect; one that cannot be told counts as if it had.
 
-    What a rollback has appended the metadata table learns just before the rollback completes.
+    What a rollback or restore takes back, and what it appends to that end, the metadata table
+    learns just before the one or the other completes.
     """
-    pending = {i.requested_time for i in state.timeline.pending if i.action in _UNDOING}
     times = [block.headers.get(HeaderKey.INSTANT_TIME) for block in blocks]
     commands = any(
-        block.kind is BlockKind.COMMAND and block.headers.get(HeaderKey.INSTANT_TIME) not in pending
+        block.kind is BlockKind.COMMAND
+        and undone.isdisjoint(
+            {block.headers.get(HeaderKey.INSTANT_TIME), block.target_instant_time}
+        )
         for block in blocks
     )
-    return commands or not times or any(t is None or view.times.is_committed(t) for t in times)
+    return (
+        commands
+        or not times
+        or any(t is None or (t not in undone and view.times.is_committed(t)) for t in times)
+    )
 
 
 def _check_metadata(
@@ -550,9 +573,13 @@ def _note_ties(state: TableState, view: TableView, report: CheckReport) -> None:
         )
 
 
-def _is_committed(view: TableView, path: str) -> bool:
+def _is_committed(undone: Set[str], view: TableView, path: str) -> bool:
     instant_time = _instant_of(path)
-    return instant_time is not None and view.times.is_committed(instant_time)
+    return (
+        instant_time is not None
+        and instant_time not in undone
+        and view.times.is_committed(instant_time)
+    )
 
 
 def _instant_of(path: str) -> str | None:

@@ -34,7 +34,7 @@ from tidelake.formats.plans import (
     CleanPartitionMetadata,
 )
 from tidelake.model import Action, Instant, State
-from tidelake.services.clean_plan import CleanPlan, doomed_files, last_clean, plan_clean
+from tidelake.services.clean_plan import CleanPlan, last_clean, plan_clean
 from tidelake.services.rollback import roll_back_all_failed
 from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
@@ -173,7 +173,7 @@ def _carried_out(now: TableNow, requested_time: str, plan: CleanerPlan) -> Clean
         publisher = Publisher(storage, config)
         now.concurrency.ensure()
         publisher.start(requested_time, Action.CLEAN, _inflight_content(config, plan))
-    deleted = doomed_files(plan)
+    deleted = plans.doomed_files(plan)
     for partition, names in deleted.items():
         for name in names:
             storage.delete(table_path.data_file(partition, name))

@@ -99,19 +99,6 @@ def commits_since(now: TableNow, last: Instant | None) -> int:
     return sum(1 for i in writes if last is None or i.requested_time > last.requested_time)
 
 
-def doomed_files(plan: plans.CleanerPlan) -> Mapping[str, tuple[str, ...]]:
-    """Return the names that a clean deletes, by partition."""
-    # Plans hold the paths of the place where they were made; the table may have moved.
-    found = {
-        partition: tuple(_name(file.file_path) for file in files if file.file_path)
-        for partition, files in (plan.file_paths_to_be_deleted_per_partition or {}).items()
-    }
-    for partition, paths in (plan.files_to_be_deleted_per_partition or {}).items():
-        # Plans of Hudi before 0.6 have nothing but these.
-        found[partition] = found.get(partition, ()) + tuple(map(_name, paths))
-    return found
-
-
 def refuse_doomed(
     now: TableNow, kept: Mapping[str, Iterable[str]], *, problem: str, next_step: str
 ) -> None:
@@ -119,7 +106,7 @@ def refuse_doomed(
     for instant in now.timeline.pending:
         if instant.action is not Action.CLEAN:
             continue
-        for partition, names in doomed_files(now.contents.clean_plan(instant)).items():
+        for partition, names in plans.doomed_files(now.contents.clean_plan(instant)).items():
             if not set(names).isdisjoint(kept.get(partition, ())):
                 raise HorizonError(
                     f"{problem}: clean {instant.requested_time} is about to delete files of it",

@@ -24,12 +24,13 @@ def going(timeline: Timeline, contents: TimelineContents) -> Mapping[Instant, In
     for rollback in timeline.pending:
         if rollback.action is not Action.ROLLBACK:
             continue
-        time = _target(rollback, contents)
+        time = rollback_target(rollback, contents)
         found.update({i: rollback for i in timeline.writes() if i.requested_time == time})
     return found
 
 
-def _target(rollback: Instant, contents: TimelineContents) -> str | None:
+def rollback_target(rollback: Instant, contents: TimelineContents) -> str | None:
+    """Return what a pending rollback takes back; None when nobody can carry it out any more."""
     try:
         target = contents.rollback_plan(rollback).instant_to_rollback
     except MissingFileError:
