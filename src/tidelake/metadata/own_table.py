@@ -177,6 +177,15 @@ class OwnTable:
             log = log.renumbered()
         return log
 
+    def next_time(self, times: InstantTimes) -> str:
+        """Return a time that nothing on the metadata table's own timeline has reached.
+
+        Its services may have run for a write that then failed, on a machine whose clock was ahead:
+        a log that completed before their base file would count as part of it.
+        """
+        times.see(self.timeline)
+        return times.next()
+
     def begin(self, instant_time: str) -> None:
         """Put a deltacommit on the timeline, so that whoever takes it off finds its files."""
         self.publisher.request(instant_time, Action.DELTACOMMIT)
@@ -202,7 +211,7 @@ class OwnTable:
             extra_metadata={"schema": schema},
             operation_type=operation,
         )
-        path = self.publisher.completed_path(instant_time, action, times.next())
+        path = self.publisher.completed_path(instant_time, action, self.next_time(times))
         times.ensure()
         self.storage.put_if_absent(path, self.publisher.encode(metadata))
 

@@ -132,15 +132,13 @@ def _may_compact(own: OwnTable, table: Timeline) -> bool:
 
 
 def _service_time(own: OwnTable, times: InstantTimes, suffix: str) -> str | None:
-    """Return the time of a service, or None when the clock stands behind the metadata table."""
+    """Return the time of a service, or None when one has run since the newest deltacommit."""
     if own.names_logs_by_slice:
         deltas = (i for i in own.timeline.writes() if i.action is Action.DELTACOMMIT)
         newest = max((i.requested_time for i in deltas), default="")
         time = newest + suffix
         return time if all(i.requested_time != time for i in own.timeline.instants) else None
-    time = times.next()
-    newest = max((i.completion_time or "" for i in own.timeline.completed), default="")
-    return time if time > newest else None
+    return own.next_time(times)
 
 
 def compact(
@@ -324,7 +322,7 @@ def clean(env: Env, own: OwnTable, times: InstantTimes) -> None:
         bootstrap_partition_metadata={},
         extra_metadata={},
     )
-    path = own.publisher.completed_path(instant_time, Action.CLEAN, times.next())
+    path = own.publisher.completed_path(instant_time, Action.CLEAN, own.next_time(times))
     times.ensure()
     own.storage.put_if_absent(path, plans.encode(done))
 

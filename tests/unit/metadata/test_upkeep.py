@@ -14,10 +14,10 @@ from tidelake.formats.hfile import HFile
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.metadata.names import METADATA_FOLDER
 from tidelake.metadata.own_table import OwnTable
-from tidelake.metadata.upkeep import since_compaction
+from tidelake.metadata.upkeep import keep_small, since_compaction
 from tidelake.model import Action, TableType
 from tidelake.storage import MemoryStorage, Storage
-from tidelake.testing import Crash, Fault, FaultyStorage
+from tidelake.testing import Crash, Fault, FaultyStorage, ManualClock, SeededIds
 from tidelake.timeline import Publisher, load_timeline
 from tidelake.txn import InstantTimes, Transaction, begin, changes_of
 
@@ -56,6 +56,23 @@ def test_a_savepoint_that_a_crash_left_pending_does_not_stop_compaction(
         Toy(storage, often).write(rows(number))
         agrees(storage)
     assert any(i.action is Action.COMMIT for i in own_table(storage).timeline.completed)
+
+
+@each_kind
+def test_a_write_counts_behind_services_of_a_clock_that_is_ahead(
+    table_version: int, table_type: TableType
+) -> None:
+    """They may have run for a write that then failed: the table itself knows no such time."""
+    storage = created(table_version, table_type)
+    now = Toy(storage)
+    ahead = ManualClock(now.env.clock.now_ms() + 60_000)
+    times = InstantTimes(ahead, now.config, now.timeline)
+    env = Env(storage, ahead, SeededIds())
+    own = keep_small(env, own_table(storage), now.config, times, delta_commits=1)
+    assert any(i.action is Action.COMMIT for i in own.timeline.completed)
+    for number in range(3):
+        Toy(storage, often).write(rows(number))
+        agrees(storage)
 
 
 @each_kind
