@@ -63,6 +63,11 @@ def test_a_clock_that_is_ahead_hides_nothing_in_the_metadata_table(seed: int) ->
     assert play(history_of(seed)).wrong == []
 
 
+@pytest.mark.parametrize("seed", [2_973])
+def test_a_rollback_takes_the_logs_of_others_off_the_metadata_table(seed: int) -> None:
+    assert play(history_of(seed)).wrong == []
+
+
 @pytest.mark.parametrize("seed", [3, 7])
 def test_the_same_seed_gives_the_same_history(seed: int) -> None:
     history = history_of(seed)

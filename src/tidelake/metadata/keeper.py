@@ -358,12 +358,12 @@ class MetadataTableKeeper:
             )
             if known:
                 self._drop_told()
-            return not known
+            return not known and not _lists_logs_of_others(own, instant_time)
         if _is_compacted(own, instant_time):
             self._drop_told()
             return False
         own.forget(instant_time)
-        return True
+        return not _lists_logs_of_others(own.reloaded(), instant_time)
 
     def reconcile(self, instant_time: str, times: InstantTimes) -> None:
         """Write down where the list of files differs from what lies on storage and counts."""
@@ -507,6 +507,15 @@ def _lists(own: OwnTable, instant_time: str) -> bool:
             if file is not None and file.instant_time == instant_time:
                 return True
     return False
+
+
+def _lists_logs_of_others(own: OwnTable, instant_time: str) -> bool:
+    """Return whether logs are listed that others added to slices of an instant that is forgotten.
+
+    Up to version 7 they have its time in their names, and go with it: what failed writes had
+    appended to the slice, and what took that back.
+    """
+    return own.names_logs_by_slice and _lists(own, instant_time)
 
 
 def _cleaned(instant: Instant, contents: TimelineContents) -> FileChanges:

@@ -68,6 +68,36 @@ def test_files_of_a_write_from_before_the_metadata_table_are_said_to_be_gone(
     agrees(storage)
 
 
+@each_kind
+def test_files_that_others_wrote_to_its_slices_are_said_to_be_gone(
+    table_version: int, table_type: TableType
+) -> None:
+    """Up to version 7 a rollback adds logs with the time of the slice, and the list has them."""
+    before = created(table_version, table_type, FIRST, {"z-0": "z"})
+    failed = toy(before).begin()
+    failed.start()
+    Toy(before).task(failed, "z-0", "never", Toy(before).slices()["z-0"], "0-1-1")
+    failed.heartbeat.end()
+    env = environment(before)
+    roll_back_all_failed(env, keeping()(env))
+    newest = Toy(before).timeline.writes()[-1].requested_time
+
+    def undo(storage: Storage) -> None:
+        env = environment(storage)
+        roll_back(env, newest, keeping()(env))
+
+    def check(left: MemoryStorage) -> None:
+        assert Toy(left).rows(metadata(left)) == Toy(left).rows()
+        env = environment(left)
+        roll_back_all_failed(env, keeping()(env))
+        agrees(left)
+
+    crash_everywhere(before, undo, check)
+    undo(before)
+    assert Toy(before).rows() == FIRST
+    agrees(before)
+
+
 @pytest.mark.parametrize("is_compacted", [False, True])
 @pytest.mark.parametrize("table_type", TableType)
 def test_keys_of_the_write_are_not_found_any_more(
