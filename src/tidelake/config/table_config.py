@@ -14,6 +14,7 @@ from tidelake.config.words import CdcMode, KeyGeneratorType, PartitionFieldType
 from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.model import MergeMode, TableType
 
+_FIRST_WITH_LOGS_OF_A_WRITE = 8
 #: Timeline layout of every table version tidelake reads.
 LAYOUT_OF_VERSION = {6: 1, 7: 1, 8: 2, 9: 2}
 
@@ -102,6 +103,16 @@ class TableConfig:
             self.key_generator is KeyGeneratorType.HOODIE_TABLE_METADATA
             or self.payload_class == _METADATA_PAYLOAD
         )
+
+    @property
+    def logs_name_their_write(self) -> bool:
+        """Return whether every log has the instant of its write in its name.
+
+        Up to version 7 that was the instant of the slice, and an upgrade leaves such logs behind.
+        """
+        created_as = (keys.INITIAL_VERSION.text(self.properties) or "").strip()
+        first = _FIRST_WITH_LOGS_OF_A_WRITE
+        return created_as.isdecimal() and int(created_as) >= first <= self.table_version
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:

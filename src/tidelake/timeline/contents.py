@@ -12,6 +12,7 @@ from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.model import Action, Instant, State
 from tidelake.storage import Storage
 from tidelake.timeline.history import History, open_history
+from tidelake.timeline.own_content import refuse_content_of_another
 from tidelake.timeline.timeline import Timeline, pending_file
 
 V = TypeVar("V")
@@ -35,7 +36,7 @@ class TimelineContents:
     def commit_metadata(self, instant: Instant) -> CommitMetadata:
         """Return what a commit, deltacommit or replacecommit wrote or, inflight, is to write."""
         try:
-            return self._read(_own_file(instant), _commit_decoder(instant))
+            return self._read(_own_file(instant), self._commit_decoder(instant))
         except MissingFileError:
             history = self._history_with(instant)
             if history is None:
@@ -56,7 +57,7 @@ class TimelineContents:
             return
         for instant, path, data in zip(wanted, paths, contents, strict=True):
             with reading(path):
-                self._kept[_own_file(instant)] = _commit_decoder(instant)(data)
+                self._kept[_own_file(instant)] = self._commit_decoder(instant)(data)
 
     def compaction_plan(self, instant: Instant) -> plans.CompactionPlan:
         """Return what a compaction or log compaction, pending or completed, set out to merge."""
@@ -101,7 +102,7 @@ class TimelineContents:
     def clean_metadata(self, instant: Instant) -> plans.CleanMetadata:
         """Return what a completed clean deleted."""
         try:
-            return self._read_plan(plans.CleanMetadata, _completed_file(instant))
+            return self._read_result(plans.CleanMetadata, instant)
         except MissingFileError:
             history = self._history_with(instant)
             found = None if history is None else history.clean_metadata(instant)
@@ -115,7 +116,7 @@ class TimelineContents:
 
     def rollback_metadata(self, instant: Instant) -> plans.RollbackMetadata:
         """Return what a completed rollback undid."""
-        return self._read_plan(plans.RollbackMetadata, _completed_file(instant))
+        return self._read_result(plans.RollbackMetadata, instant)
 
     def rolled_back(self, timeline: Timeline) -> frozenset[str]:
         """Return the writes that rollbacks took back, those in the history included."""
@@ -133,7 +134,7 @@ class TimelineContents:
 
     def restore_metadata(self, instant: Instant) -> plans.RestoreMetadata:
         """Return what a completed restore took back."""
-        return self._read_plan(plans.RestoreMetadata, _completed_file(instant))
+        return self._read_result(plans.RestoreMetadata, instant)
 
     def savepoint_metadata(self, instant: Instant) -> plans.SavepointMetadata:
         """Return which files a savepoint keeps."""
@@ -158,6 +159,26 @@ class TimelineContents:
     def _read_plan(self, kind: type[V], file_name: str) -> V:
         return self._read(file_name, lambda data: plans.decode(kind, data))
 
+    def _commit_decoder(self, instant: Instant) -> Callable[[bytes], CommitMetadata]:
+        is_pending = not instant.is_completed
+        is_replace = instant.action is Action.REPLACECOMMIT and not is_pending
+        own_logs = self._config.logs_name_their_write
+
+        def decode(data: bytes) -> CommitMetadata:
+            found = commit_metadata.decode(data, is_replace=is_replace, is_pending=is_pending)
+            refuse_content_of_another(instant, found, logs_name_their_write=own_logs)
+            return found
+
+        return decode
+
+    def _read_result(self, kind: type[V], instant: Instant) -> V:
+        def decode(data: bytes) -> V:
+            found = plans.decode(kind, data)
+            refuse_content_of_another(instant, found)
+            return found
+
+        return self._read(_completed_file(instant), decode)
+
     def _read(self, file_name: str, decode: Callable[[bytes], V]) -> V:
         if file_name not in self._kept:
             path = f"{self._folder}/{file_name}"
@@ -166,12 +187,6 @@ class TimelineContents:
                 self._kept[file_name] = decode(data)
         found: V = self._kept[file_name]
         return found
-
-
-def _commit_decoder(instant: Instant) -> Callable[[bytes], CommitMetadata]:
-    is_pending = not instant.is_completed
-    is_replace = instant.action is Action.REPLACECOMMIT and not is_pending
-    return lambda data: commit_metadata.decode(data, is_replace=is_replace, is_pending=is_pending)
 
 
 def _own_file(instant: Instant) -> str:

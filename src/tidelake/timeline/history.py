@@ -20,6 +20,7 @@ from tidelake.model import WRITE_ACTIONS, Action, Instant, State
 from tidelake.storage import Storage
 from tidelake.timeline.archive import current_manifest
 from tidelake.timeline.archived_times import ArchivedTimes, TimesPart
+from tidelake.timeline.own_content import refuse_content_of_another
 from tidelake.timeline.timeline import requested_order
 
 
@@ -114,7 +115,9 @@ class LsmHistory:
         found, path = self._content_of(instant)
         is_replace = instant.action is Action.REPLACECOMMIT
         with reading(path):
-            return commit_metadata.decode_archived(found.metadata or b"", is_replace=is_replace)
+            metadata = commit_metadata.decode_archived(found.metadata or b"", is_replace=is_replace)
+            refuse_content_of_another(instant, metadata)
+            return metadata
 
     def clean_metadata(self, instant: Instant) -> plans.CleanMetadata | None:
         """Return what an archived clean deleted, or None when the archive does not say."""

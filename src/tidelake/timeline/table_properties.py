@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -20,10 +21,14 @@ from tidelake.errors import (
 from tidelake.formats import properties
 from tidelake.storage import Storage
 
+_log = logging.getLogger(__name__)
+
 PROPERTIES_PATH = ".hoodie/hoodie.properties"
 BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 
 _META_FOLDER = ".hoodie"
+#: Versions from this one on have a checksum in every file that Hudi stores.
+_FIRST_WITH_CHECKSUM = 4
 #: An update deletes the file and writes it anew, with a backup in between: a reader who finds
 #: neither looked at the wrong moments and looks again.
 _ATTEMPTS = 3
@@ -57,7 +62,15 @@ def load_table_config(storage: Storage) -> TableConfig:
 
 @lru_cache(maxsize=64)  # every call on a table looks at its properties, which hardly ever change
 def _config_of(data: bytes) -> TableConfig:
-    return TableConfig.from_properties(_checked(data))
+    entries = _checked(data)
+    if lacks_checksum(entries):
+        _log.warning(
+            "%s has no %s: it was cut short, or edited by hand; compare it with what you know of "
+            "the table",
+            PROPERTIES_PATH,
+            keys.CHECKSUM.name,
+        )
+    return TableConfig.from_properties(entries)
 
 
 def update_table_config(env: Env, changes: Mapping[str, str | None]) -> TableConfig:
@@ -87,7 +100,11 @@ def update_table_config(env: Env, changes: Mapping[str, str | None]) -> TableCon
 
 
 def encode_properties(entries: Mapping[str, str], now_ms: int, saved: str) -> bytes:
-    """Return the file with the checksum that fits its names; `saved` starts the comment."""
+    """Return the file with the checksum that fits its names; `saved` starts the comment.
+
+    The checksum goes last, so that a file that was cut anywhere lacks it.
+    """
+    entries = {key: value for key, value in entries.items() if key != keys.CHECKSUM.name}
     checksum = properties.table_checksum(
         entries[keys.TABLE_NAME.name], entries.get(keys.DATABASE_NAME.name)
     )
@@ -130,6 +147,7 @@ def _read_checked(data: bytes, path: str = PROPERTIES_PATH) -> Mapping[str, str]
 def _checked(data: bytes) -> Mapping[str, str]:
     """Return the properties, or raise `Malformed` when they were not written to their end."""
     entries = properties.decode(data)
+    refuse_cut_short(data)
     if not entries.get(keys.TABLE_NAME.name):
         raise Malformed(f"{keys.TABLE_NAME.name} is missing")
     stored = entries.get(keys.CHECKSUM.name)
@@ -141,6 +159,28 @@ def _checked(data: bytes) -> Mapping[str, str]:
             f"{keys.CHECKSUM.name} is {stored.strip()!r:.40}, but the names give {expected}"
         )
     return entries
+
+
+def refuse_cut_short(data: bytes) -> None:
+    """Raise `Malformed` for a file without its end: keys, or the end of a value, may be missing.
+
+    `java.util.Properties` ends every line, the last one included.
+    """
+    if not data.endswith((b"\n", b"\r")):
+        raise Malformed(
+            "its last line has no end, so the file is cut short, or was edited by hand: in that "
+            "case put a newline behind the last line"
+        )
+
+
+def lacks_checksum(entries: Mapping[str, str]) -> bool:
+    """Return whether the checksum is missing that Hudi stores since table version 4.
+
+    Hudi reads such a file, and so do we; but a file that was cut between two lines looks the same.
+    """
+    version = entries.get(keys.TABLE_VERSION.name, "").strip()
+    since = version.isdecimal() and int(version) >= _FIRST_WITH_CHECKSUM
+    return since and keys.CHECKSUM.name not in entries
 
 
 def _no_table(storage: Storage) -> Exception:

@@ -179,3 +179,35 @@ def test_contents_of_archived_or_pending_instants_are_asked_elsewhere() -> None:
     pending = Instant(requested_time="1", action=Action.CLEAN, state=State.INFLIGHT)
     with pytest.raises(ValueError, match="still inflight"):
         contents.clean_metadata(pending)
+
+
+@pytest.mark.parametrize(
+    ("table", "action"),
+    [
+        ("v6_cow_clean", Action.COMMIT),
+        ("v9_mor_types_full_mdt", Action.DELTACOMMIT),
+        ("v9_cow_cleaned", Action.COMMIT),
+        ("v9_cow_cleaned", Action.CLEAN),
+        ("v6_mor_compaction_done", Action.COMMIT),
+    ],
+)
+def test_a_completed_file_in_the_place_of_another_is_refused(table: str, action: Action) -> None:
+    storage, timeline, contents = opened(table)
+    own = only(timeline.completed, action)
+    folder = ".hoodie" if table.startswith("v6") else ".hoodie/timeline"
+    another = own.requested_time[:-1] + ("1" if own.requested_time[-1] != "1" else "2")
+    assert own.file_name is not None
+    storage.put(
+        f"{folder}/{own.file_name.replace(own.requested_time, another, 1)}",
+        storage.read(f"{folder}/{own.file_name}"),
+    )
+    loaded = load_timeline(storage, load_table_config(storage))
+    (other,) = (i for i in loaded.completed if i.requested_time == another)
+    read = contents.clean_metadata if action is Action.CLEAN else contents.commit_metadata
+    read(own)
+    with pytest.raises(CorruptFileError, match=f"what instant {own.requested_time} wrote"):
+        read(other)
+    if action is not Action.CLEAN:
+        contents = TimelineContents(storage, load_table_config(storage))
+        with pytest.raises(CorruptFileError, match=f"what instant {own.requested_time} wrote"):
+            contents.load_commit_metadata([own, other])

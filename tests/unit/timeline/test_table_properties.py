@@ -57,6 +57,30 @@ def test_a_renamed_table_fails_its_checksum() -> None:
         load_table_config(storage)
 
 
+@pytest.mark.parametrize("missing_bytes", [1, 2, 30])
+def test_properties_whose_last_line_has_no_end_are_cut_short(missing_bytes: int) -> None:
+    entries = dict(properties.decode(GOOD))
+    entries["hoodie.table.ordering.fields"] = "updated_at,sequence_number_of_the_source"
+    data = properties.encode(entries)[:-missing_bytes]
+    with pytest.raises(CorruptFileError, match="cut short"):
+        load_table_config(MemoryStorage({PROPERTIES_PATH: data}))
+    whole = MemoryStorage({PROPERTIES_PATH: data, BACKUP_PATH: GOOD})
+    assert load_table_config(whole).name == "v9_cow_cleaned"
+
+
+def test_the_checksum_is_the_last_line_of_what_an_update_stores() -> None:
+    storage = MemoryStorage({PROPERTIES_PATH: GOOD})
+    update_table_config(Env(storage, clock=ManualClock()), {"hoodie.table.partition.fields": "a"})
+    assert storage.read(PROPERTIES_PATH).splitlines()[-1].startswith(b"hoodie.table.checksum=")
+
+
+def test_properties_that_lack_a_checksum_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    entries = {k: v for k, v in properties.decode(GOOD).items() if "checksum" not in k}
+    entries["hoodie.table.made.for"] = "this test"
+    load_table_config(MemoryStorage({PROPERTIES_PATH: properties.encode(entries)}))
+    assert "has no hoodie.table.checksum" in caplog.text
+
+
 def test_properties_without_a_checksum_are_taken() -> None:
     entries = dict(properties.decode(GOOD))
     del entries["hoodie.table.checksum"]

@@ -1,0 +1,65 @@
+"""Whether a completed file holds the content of its own instant, or of another one.
+
+A copy, a restored backup or a sync tool may put the file of one instant in the place of another's.
+Each names its instant a second time: in the names of the files that it wrote, or in a field.
+"""
+
+from __future__ import annotations
+
+from tidelake.errors import Malformed
+from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
+from tidelake.formats.file_name import parse_base, parse_log
+from tidelake.formats.plans import CleanMetadata, RestoreMetadata, RollbackMetadata
+from tidelake.model import Instant
+
+
+def refuse_content_of_another(
+    instant: Instant, content: object, *, logs_name_their_write: bool = False
+) -> None:
+    """Raise `Malformed` when `content` says that another instant than `instant` wrote it."""
+    if not instant.is_completed:
+        return
+    other = other_instant(
+        instant.requested_time, content, logs_name_their_write=logs_name_their_write
+    )
+    if other is not None:
+        raise Malformed(
+            f"it holds what instant {other} wrote: one file was put in the other's place"
+        )
+
+
+def other_instant(
+    requested_time: str, content: object, *, logs_name_their_write: bool = False
+) -> str | None:
+    """Return the requested time of the instant that `content` is of, unless it is this one."""
+    if isinstance(content, CommitMetadata):
+        found = {_time_of(stat, logs_name_their_write) for stat in content.write_stats}
+        return None if requested_time in found else min(filter(None, found), default=None)
+    if isinstance(content, CleanMetadata):
+        named = content.start_clean_time
+    elif isinstance(content, RollbackMetadata):
+        named = content.start_rollback_time
+    elif isinstance(content, RestoreMetadata):
+        named = content.start_restore_time
+    else:
+        return None
+    return named if named and named != requested_time else None
+
+
+def _time_of(stat: WriteStat, logs_name_their_write: bool) -> str | None:
+    """Return the instant in the name of the file, or None where it may be that of a slice.
+
+    Up to version 7 a log has the instant of its slice in its name, and keeps it in an upgrade.
+    """
+    name = (stat.path or "").rpartition("/")[2]
+    base = parse_base("", name, 0)
+    if base is not None:
+        return base.instant_time
+    log = parse_log("", name, 0)
+    if log is None:
+        return None
+    if logs_name_their_write:
+        return log.instant_time
+    slice_base = parse_base("", (stat.base_file or "").rpartition("/")[2], 0)
+    slice_time = stat.prev_commit if slice_base is None else slice_base.instant_time
+    return None if log.instant_time == slice_time else log.instant_time
