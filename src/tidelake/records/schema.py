@@ -100,14 +100,19 @@ def avro_fields(text: str, *, as_stored: bool = False) -> list[AvroField]:
     Types are those of Spark; with `as_stored` they are those of a Parquet file, which keeps
     milliseconds and the width of fixed bytes.
     """
+    return list(_avro_fields(text, as_stored))
+
+
+@lru_cache(maxsize=128)
+def _avro_fields(text: str, as_stored: bool) -> tuple[AvroField, ...]:
     node = parse_avro(text)
     names = _Names(as_stored=as_stored)
     try:
         inner = names.bind(node, "", None)
-        return [
+        return tuple(
             AvroField(f["name"], _arrow_type(f["type"], names, inner), f.get("default"))
             for f in node["fields"]
-        ]
+        )
     except Malformed:
         raise
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as cause:

@@ -27,17 +27,25 @@ from tidelake.write.schema_conflict import extends
 _WITHOUT_SCHEMA = frozenset({"COMPACT", "DELETE", "DELETE_PARTITION"})
 
 
-def violations(env: Env, journal: Journal, sharing: Sharing) -> list[str]:
-    """Return everything that is wrong with the table, in words."""
+def violations(
+    env: Env, journal: Journal, sharing: Sharing, *, times: int | None = None
+) -> list[str]:
+    """Return everything that is wrong with the table, in words.
+
+    It is read as of every commit and in every window between two, or in the newest `times` of them.
+    """
     wrong = list(journal.wrong)
     state = sharing.state(env, by_metadata=False)
     if any(i.action is Action.RESTORE for i in state.timeline.pending):
         return wrong  # until somebody finishes it, nobody is owed anything
     writes = completed_writes(state)
-    wrong += list(_wrong_rows(env, state, journal, writes, "without its metadata table"))
+    first = 0 if times is None else max(0, len(writes) - times)
+    wrong += list(_wrong_rows(env, state, journal, writes, first, "without its metadata table"))
     by_metadata = sharing.state(env, by_metadata=True)
     if by_metadata.is_listed_by_metadata:
-        wrong += list(_wrong_rows(env, by_metadata, journal, writes, "by its metadata table"))
+        wrong += list(
+            _wrong_rows(env, by_metadata, journal, writes, first, "by its metadata table")
+        )
     wrong += _wrong_outcomes(journal, writes)
     wrong += journal.lost_updates(writes)
     wrong += _bad_times(state)
@@ -49,9 +57,9 @@ def violations(env: Env, journal: Journal, sharing: Sharing) -> list[str]:
 
 
 def _wrong_rows(
-    env: Env, state: TableState, journal: Journal, writes: Sequence[Instant], how: str
+    env: Env, state: TableState, journal: Journal, writes: Sequence[Instant], first: int, how: str
 ) -> Iterator[str]:
-    """Yield every answer that is wrong: now, as of each commit, and for windows between them."""
+    """Yield every answer that is wrong: now, as of each commit from `first` on, and in between."""
     try:
         found, twice = run_toy(env.storage, plan_snapshot(state))
     except SchemaError:
@@ -62,8 +70,8 @@ def _wrong_rows(
     yield from _compared(f"the table, read {how},", found, journal.rows(writes), twice)
     # What a clean is deleting is gone before the clean has completed.
     is_cleaned = any(i.action is Action.CLEAN for i in state.timeline.pending)
-    start = None
-    for at in range(len(writes)):
+    start = time_of(state, writes[first - 1]) if first else None
+    for at in range(first, len(writes)):
         end = time_of(state, writes[at])
         until = writes[: at + 1]
         owed = journal.rows(until)

@@ -2,7 +2,8 @@
 
 Without a switch an actor runs until it waits or ends, and then the first of the others goes on. A
 history is known by its switches: at which turn which actor took over although it need not have.
-Each history is played from its start, so nothing has to be saved in between.
+Each history is played from its start, so nothing has to be saved in between. Who begins is any of
+them, and no switch.
 
 Two histories of which one is made from the other by exchanging neighbouring calls that do not touch
 the same files come to the same. So, if an actor A gives way to B in front of some call, and nothing
@@ -89,7 +90,7 @@ def _further(
     play: Callable[[Choose], list[str]], switches: Switches, before: _Order, most_switches: int
 ) -> Iterator[tuple[Switches, list[str]]]:
     """Play what has one more switch than a history that was played, and go on from there."""
-    if len(switches) >= most_switches:
+    if sum(at > 0 for at, _ in switches) >= most_switches:
         return
     meanwhile: dict[str, set[Call]] = {}
     last = _Turn("", ("", ""), ())

@@ -24,7 +24,7 @@ from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.read.state import TableState
 from tidelake.storage import Storage
-from tidelake.testing.simulation.actors.sharing import Part
+from tidelake.testing.simulation.actors.sharing import Repeats
 from tidelake.testing.simulation.journal import completed_writes
 from tidelake.testing.simulation.toy_rows import Rows, read_toy_slice
 
@@ -61,7 +61,7 @@ def time_of(state: TableState, instant: Instant) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reads(Part):
+class Reads(Repeats):
     """Reads the table now, as of a time, or what changed in a window, through either listing."""
 
     @override
@@ -138,7 +138,7 @@ def checked(state: TableState) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checks(Part):
+class Checks(Repeats):
     """Runs `check`, which has nothing to say of a table that nobody changes meanwhile."""
 
     @override

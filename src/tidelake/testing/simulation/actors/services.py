@@ -10,12 +10,12 @@ from tidelake.engine.compaction import Compactor
 from tidelake.env import Env
 from tidelake.errors import CommitOutcomeUnknownError, UnsupportedTableError
 from tidelake.model import Action
-from tidelake.testing.simulation.actors.sharing import Part
+from tidelake.testing.simulation.actors.sharing import Repeats
 from tidelake.testing.simulation.toy_runner import ToyRunner
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compacts(Part):
+class Compacts(Repeats):
     """Carries out whatever plan waits, its own or not, and plans compactions."""
 
     @override
@@ -33,7 +33,7 @@ class Compacts(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cleans(Part):
+class Cleans(Repeats):
     """Cleans the table, and rolls back what died on the way."""
 
     @override
@@ -42,7 +42,7 @@ class Cleans(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Archives(Part):
+class Archives(Repeats):
     """Moves instants off the active timeline."""
 
     @override
@@ -51,7 +51,7 @@ class Archives(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RollsBack(Part):
+class RollsBack(Repeats):
     """Rolls back writes that show no signs of life."""
 
     @override
@@ -60,7 +60,7 @@ class RollsBack(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TakesBack(Part):
+class TakesBack(Repeats):
     """Rolls back the newest write that completed."""
 
     @override
@@ -78,7 +78,7 @@ class TakesBack(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Saves(Part):
+class Saves(Repeats):
     """Keeps the table as of a completed write, the newest or another."""
 
     @override
@@ -91,7 +91,7 @@ class Saves(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forgets(Part):
+class Forgets(Repeats):
     """Gives up a savepoint."""
 
     @override
@@ -104,7 +104,7 @@ class Forgets(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Restores(Part):
+class Restores(Repeats):
     """Takes the table back to a savepoint."""
 
     @override

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random  # noqa: TID251 - seeded by whoever makes an actor
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -158,7 +159,7 @@ def refuse_real_damage(error: CorruptFileError) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Part(ABC):
     """What every actor is given; it acts when it is called with its environment."""
 
     name: str
@@ -168,12 +169,31 @@ class Part:
     times: int = 3
     """How often it acts."""
     pause_ms: int = 200
-    """The longest that it waits in between."""
+    """The longest that it waits in between; 0 for not at all."""
     slow_ms: int = 0
     """The longest that it takes between two steps, such as for rows that are slow to come."""
 
+    @abstractmethod
     def __call__(self, env: Env) -> None:
-        """Act, from start to end; what fails is left to the next attempt."""
+        """Act, from start to end."""
+
+    def pause(self, env: Env) -> None:
+        """Wait for a while."""
+        if self.pause_ms:
+            env.clock.sleep_ms(self.chance.randint(1, self.pause_ms))
+
+    def linger(self, env: Env) -> None:
+        """Take as long as slow input takes."""
+        if self.slow_ms:
+            env.clock.sleep_ms(self.chance.randint(1, self.slow_ms))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeats(Part):
+    """Does one thing now and then; what fails is left to the next time."""
+
+    @override
+    def __call__(self, env: Env) -> None:
         for _ in range(self.times):
             self.pause(env)
             try:
@@ -183,15 +203,6 @@ class Part:
             except CorruptFileError as error:
                 refuse_real_damage(error)
 
+    @abstractmethod
     def act(self, env: Env) -> None:
-        """Act once."""
-        raise NotImplementedError
-
-    def pause(self, env: Env) -> None:
-        """Wait for a while."""
-        env.clock.sleep_ms(self.chance.randint(1, self.pause_ms))
-
-    def linger(self, env: Env) -> None:
-        """Take as long as slow input takes."""
-        if self.slow_ms:
-            env.clock.sleep_ms(self.chance.randint(1, self.slow_ms))
+        """Do it once."""
