@@ -22,13 +22,14 @@ from tidelake.services import clean_plan
 from tidelake.services.table_now import TableNow
 from tidelake.testing.simulation import Faults, History, play
 from tidelake.timeline import Timeline, TimelineContents, load_timeline
-from tidelake.txn import candidates, concurrency, failed_writes, planned, time
+from tidelake.txn import candidates, concurrency, conflict, failed_writes, planned, time
 from tidelake.txn.candidates import Start
 from tidelake.txn.concurrency import Concurrency, Reviewer
-from tidelake.txn.conflict import Kind, Rule
+from tidelake.txn.conflict import Footprint, Kind, Rule
 from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
 from tidelake.txn.locks import TableLock
 from tidelake.txn.passed_over import PassedOver
+from tidelake.txn.protocol import Transaction
 from tidelake.txn.rollback import Rollback
 from tidelake.view import slicing, table_view
 
@@ -79,6 +80,38 @@ CLEANED = replace(
     faults=Faults(),
     is_dense=True,
     actors=("upsert 0", "upsert 1", "roll back failed 0", "roll back failed 1"),
+)
+#: Others cluster what is written to.
+CLUSTERING = replace(
+    OCC_COW,
+    buckets=False,
+    faults=Faults(),
+    slow_ms=1_500,
+    slow=("cluster 0",),
+    actors=("upsert 0", "upsert 1", "merge 0", "cluster 0", "cluster 1", "read 0"),
+)
+#: One is told that it has the table for itself, and others add columns.
+TOLD_ALONE = replace(
+    OCC_COW,
+    partitions=4,
+    evolves=0.3,
+    faults=Faults(),
+    slow_ms=1_500,
+    slow=("upsert 0",),
+    actors=("upsert 0", "upsert 1", "upsert 2"),
+    modes=(("upsert 0", ConcurrencyMode.SINGLE_WRITER),),
+)
+#: One waits for its rows while others write and clean.
+SLOW = replace(
+    OCC_COW,
+    buckets=False,
+    fills_small_files=False,
+    inline=True,
+    writes=6,
+    faults=Faults(),
+    slow_ms=1_500,
+    slow=("upsert 0",),
+    actors=("upsert 0", "upsert 1", "upsert 2", "read 0"),
 )
 
 
@@ -157,6 +190,13 @@ def inflight_read_as_empty(patch: pytest.MonkeyPatch) -> None:
         return iter(()) if instant.state is State.INFLIGHT else real(instant, contents, kind)
 
     patch.setattr(candidates, "_planned", blind)
+    # Nor does a clustering look at what was written to its file groups meanwhile.
+    judge = conflict.judge
+
+    def trusting(ours: Footprint, theirs: Footprint, **given: Any) -> Rule:
+        return Rule.DISJOINT if ours.kind is Kind.CLUSTERING else judge(ours, theirs, **given)
+
+    patch.setattr(concurrency, "judge", trusting)
 
 
 def roll_back_found(now: TableNow, dead: Sequence[Instant]) -> None:
@@ -270,6 +310,23 @@ def built_on_what_was_undone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("tidelake.txn.opening.going", lambda *_: {})
 
 
+def cleaned_rows_count_as_absent(patch: pytest.MonkeyPatch) -> None:
+    """Take a slice that was cleaned since the timeline was loaded for one that never was."""
+    patch.setattr(table_view, "refuse_lost_snapshot", lambda *_: None)
+
+
+def schemas_are_compared_by_sharers_alone(patch: pytest.MonkeyPatch) -> None:
+    """Let a writer that was told that it is alone commit its schema as it is."""
+    real = Transaction._resolved
+
+    def as_told(txn: Transaction, now: Any, contents: Any, schema: str, resolve: Any) -> str:
+        if txn._concurrency.is_shared:
+            return real(txn, now, contents, schema, resolve)
+        return schema
+
+    patch.setattr(Transaction, "_resolved", as_told)
+
+
 def unlocked_cleaner(patch: pytest.MonkeyPatch) -> None:
     """Look for the dead without the lock, as Apache's lazy cleaner does; no fault of ours."""
 
@@ -298,7 +355,7 @@ PLANTED: dict[str, tuple[World, Plant]] = {
     "no high-water mark": (OCC_MOR, no_high_water_mark),
     "plan before time": (NBCC, plan_before_time),
     "requested-order merge": (NBCC, requested_order_merge),
-    "inflight read as empty": (OCC_MOR, inflight_read_as_empty),
+    "inflight read as empty": (CLUSTERING, inflight_read_as_empty),
     "heartbeat checked outside the lock": (OCC_COW, heartbeat_outside_the_lock),
     "missing pending candidates": (OCC_MOR, missing_pending_candidates),
     "base file of a running compaction cuts": (NBCC, running_compaction_cuts),
@@ -316,6 +373,8 @@ PLANTED: dict[str, tuple[World, Plant]] = {
     "a dead writer is passed over": (RETIRING, dead_writer_is_passed_over),
     "retires beneath non-blocking writers": (RETIRING, retires_beneath_non_blocking_writers),
     "two file groups for a bucket": (MIXED, two_file_groups_for_a_bucket),
+    "cleaned rows count as absent": (SLOW, cleaned_rows_count_as_absent),
+    "schemas are compared by sharers alone": (TOLD_ALONE, schemas_are_compared_by_sharers_alone),
     "the heartbeat goes before the commit": (CLEANED, heartbeat_goes_before_the_commit),
 }
 

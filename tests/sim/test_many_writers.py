@@ -83,7 +83,10 @@ def test_the_seeds_of_ci_cover_the_world() -> None:
     assert {history.table_type for history in drawn} == set(TableType)
     assert {history.mode for history in drawn} == set(ConcurrencyMode)
     assert any(history.modes for history in drawn)
-    for option in ("metadata", "with_stats", "buckets", "inline", "archives_beyond_savepoints"):
+    for option in (
+        *("metadata", "with_stats", "buckets", "fills_small_files"),
+        *("inline", "archives_beyond_savepoints"),
+    ):
         assert {getattr(history, option) for history in drawn} == {True, False}
 
 

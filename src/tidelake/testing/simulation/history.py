@@ -28,6 +28,8 @@ _FIRST_BY_COMPLETION = 8
 _LACKS_COMMITS = "the metadata table does not know"
 #: Of so many commits the past is read again once the dead are buried.
 _TIMES_AGAIN = 2
+#: So many orders of a smaller world are tried before it is given up.
+_ORDERS = 4
 
 #: The actors of a world in which nothing is overwritten, kept or undone.
 EVERYBODY = (
@@ -55,9 +57,15 @@ class History:
     with_stats: bool = False
     buckets: bool = True
     """Whether the key says the bucket of a row, or file groups are looked up."""
+    fills_small_files: bool = True
+    """Whether new keys go to files that are small, which all are, or to new ones."""
+    evolves: float = 0.1
+    """How likely it is that an upsert brings a column that may be new."""
     partitions: int = 1
     slow_ms: int = 0
     """The longest that an actor takes between two steps of its own."""
+    slow: tuple[str, ...] = ()
+    """The actors that take so long; all of them, where none is named."""
     offset_ms: int = 10
     """The most that a clock is off at the start."""
     archives_beyond_savepoints: bool = False
@@ -86,13 +94,17 @@ class History:
                 "actors": tuple(raw["actors"]),
                 "modes": tuple((n, ConcurrencyMode(mode)) for n, mode in raw.get("modes", ())),
                 "faults": Faults(**raw["faults"]),
+                "slow": tuple(raw.get("slow", ())),
                 "spared": tuple(raw["spared"]),
             }
         )
 
     def sharing(self, name: str = "") -> Sharing:
         """Return how an actor opens the table."""
-        beyond = str(self.archives_beyond_savepoints).lower()
+        more = {
+            "hoodie.archive.beyond.savepoint": str(self.archives_beyond_savepoints).lower(),
+            "hoodie.parquet.small.file.limit": "104857600" if self.fills_small_files else "0",
+        }
         # By modification times nobody can tell what completed first.
         by_end = self.seed % 2 and self.table_version >= _FIRST_BY_COMPLETION
         return Sharing(
@@ -102,8 +114,9 @@ class History:
             with_stats=self.with_stats,
             buckets=self.buckets,
             partitions=self.partitions,
+            evolves=self.evolves,
             inline=self.inline,
-            more={"hoodie.archive.beyond.savepoint": beyond},
+            more=more,
         )
 
 
@@ -141,7 +154,7 @@ def play(history: History, choose: Choose | None = None, start: Start | None = N
     is_mor = history.table_type is TableType.MERGE_ON_READ
     for name in history.actors:
         kind = kind_of(name)
-        if kind.merge_on_read and not is_mor:
+        if (kind.merge_on_read and not is_mor) or (kind.looks_up and history.buckets):
             continue
         # Of its own, so that the rest of the history is the same without one of the others.
         chance = random.Random(f"{history.seed} {name}")
@@ -153,7 +166,7 @@ def play(history: History, choose: Choose | None = None, start: Start | None = N
             chance=chance,
             times=history.writes if kind.writes else 2 if history.is_dense else kind.times,
             pause_ms=0 if history.is_dense and not kind.writes else kind.pause_ms,
-            slow_ms=history.slow_ms,
+            slow_ms=history.slow_ms if name in (history.slow or history.actors) else 0,
         )
         world.add(name, act, offset_ms=offset_ms)
     wrong: list[str] = []
@@ -224,7 +237,9 @@ def shrink(history: History, is_wrong: Callable[[History], bool]) -> History:
 def _smaller(history: History) -> Iterator[History]:
     for name in reversed(history.actors):
         kept = tuple(other for other in history.actors if other != name)
-        yield replace(history, actors=kept)
+        # Whose turn it is depends on who is there: a smaller world has orders of its own.
+        for seed in range(history.seed, history.seed + _ORDERS):
+            yield replace(history, actors=kept, seed=seed, spared=())
     if history.writes > 1:
         yield replace(history, writes=history.writes - 1)
     odds: Mapping[str, Any] = asdict(history.faults)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ class ToyRunner:
     """Does what workers do with the slices of a compaction, to toy rows."""
 
     env: Env
+    linger: Callable[[], None] = lambda: None
+    """Takes as long as the rows of a slice take."""
 
     def run(
         self, tasks: Sequence[SliceTask], work: Any
@@ -26,6 +28,7 @@ class ToyRunner:
         """Return each task with its result."""
         assert isinstance(work, CompactionWork)
         for number, task in enumerate(tasks):
+            self.linger()
             yield task, self._compacted(task, work, WriteToken(task=number, stage=0, attempt=0))
 
     def _compacted(self, task: SliceTask, work: CompactionWork, token: WriteToken) -> WriteStat:

@@ -51,6 +51,9 @@ def history_of(seed: int) -> History:
         actors=actors,
         writes=2,
         faults=chance.choice([Faults(), ALL_FAULTS, ALL_FAULTS]),
+        fills_small_files=chance.random() < 0.5,
+        # Those who wait are overtaken by those who do not.
+        slow=tuple(name for name in actors if chance.random() < 0.3),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelake.testing.simulation.actors.alone import Alone
+from tidelake.testing.simulation.actors.clustering import Clusters
 from tidelake.testing.simulation.actors.readers import Checks, Reads
 from tidelake.testing.simulation.actors.services import (
     Archives,
@@ -47,6 +48,8 @@ class Kind:
     """Whether it deletes files, retires file groups or undoes what was committed."""
     merge_on_read: bool = False
     """Whether it has nothing to do on a copy-on-write table."""
+    looks_up: bool = False
+    """Whether it has nothing to do on a table of buckets."""
 
 
 #: Everything that an actor can do, by name. The actor `clean 1` is of the kind `clean`.
@@ -62,6 +65,7 @@ ACTORS: dict[str, Kind] = {
     "overwrite table": Kind(make=OverwritesTable, pause_ms=200, writes=True, takes_away=True),
     "delete partition": Kind(make=DeletesPartitions, pause_ms=200, writes=True, takes_away=True),
     "compact": Kind(make=Compacts, times=3, merge_on_read=True),
+    "cluster": Kind(make=Clusters, looks_up=True, takes_away=True),
     "clean": Kind(make=Cleans, times=3, pause_ms=6_000, takes_away=True),
     "archive": Kind(make=Archives, pause_ms=6_000, takes_away=True),
     "roll back failed": Kind(make=RollsBack, times=3, pause_ms=2 * EXPIRES_MS, takes_away=True),

@@ -20,9 +20,8 @@ class Compacts(Repeats):
 
     @override
     def act(self, env: Env) -> None:
-        compactor = Compactor(
-            env, lambda: self.sharing.state(env), self.sharing.options, ToyRunner(env)
-        )
+        runner = ToyRunner(env, lambda: self.linger(env))
+        compactor = Compactor(env, lambda: self.sharing.state(env), self.sharing.options, runner)
         try:
             if self.chance.random() < 0.3:
                 compactor.schedule()

@@ -99,6 +99,7 @@ class Sharing:
     buckets: bool = True
     partitions: int = 1
     keys: int = 4
+    evolves: float = 0.1
     inline: bool = False
     """Whether services run after writes, too."""
     more: Mapping[str, str] = field(default_factory=dict)

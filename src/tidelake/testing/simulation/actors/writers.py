@@ -255,11 +255,9 @@ class Changes(Writes):
 class Upserts(Changes):
     """Brings rows, known or not; now and then with a column that is new."""
 
-    evolves: float = 0.1
-
     @override
     def chosen(self, session: WriteSession) -> Choice:
-        is_new = self.chance.random() < self.evolves
+        is_new = self.chance.random() < self.sharing.evolves
         more = [f"c{self.chance.randint(0, 3)}"] if is_new else []
         return session.choose(WriteOperation.UPSERT, toy_struct(more), None)
 
