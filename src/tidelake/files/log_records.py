@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from tidelake.errors import Malformed, reading
 from tidelake.files.avro_records import decode_records
 from tidelake.files.layout import Layout, as_series
+from tidelake.files.own_place import refuse_blocks_of_another
 from tidelake.files.task import ReadSpec, SliceTask
 from tidelake.formats import delete_block, record_positions
 from tidelake.formats.delete_block import DeleteRecords, OrderingKind
@@ -120,6 +121,8 @@ def scan_logs(storage: Storage, task: SliceTask, spec: ReadSpec) -> list[PlacedB
             _tell_if_short(path, len(data), committed)
             held_bytes += len(data)
             found = decode_blocks(data)
+            if spec.names_places:
+                refuse_blocks_of_another(path, found)
             for block, following in zip_longest(found, found[1:]):
                 end = following.offset if following else len(data)
                 if block.kind is BlockKind.CORRUPT:

@@ -68,6 +68,7 @@ class ReadSpec:
     `schema` is the Avro JSON of the table's columns without meta columns; `columns` are the output
     columns in output order and may name meta columns. `keep_instants` keeps only rows whose
     `_hoodie_commit_time` is listed. A task whose logs exceed `log_budget_bytes` is read in shares.
+    With `names_places` rows and log blocks of the table always name the file that they are in.
     """
 
     storage: StorageSpec
@@ -80,3 +81,4 @@ class ReadSpec:
     history: SchemaHistory | None = None
     keep_instants: frozenset[str] | None = None
     log_budget_bytes: int = 256 << 20
+    names_places: bool = False

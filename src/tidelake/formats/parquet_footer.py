@@ -48,16 +48,7 @@ class ParquetFooter:
     @property
     def file_names(self) -> frozenset[str]:
         """Return the names that the file's rows say they are in, as far as its statistics tell."""
-        found: set[str] = set()
-        for index in range(self.metadata.num_row_groups):
-            group = self.metadata.row_group(index)
-            for at in range(min(group.num_columns, _META_COLUMNS)):
-                column = group.column(at)
-                if column.path_in_schema == _FILE_NAME:
-                    known = column.statistics
-                    if known is not None and known.has_min_max:
-                        found.update(str(value) for value in (known.min, known.max))
-        return frozenset(found)
+        return file_names(self.metadata)
 
     @property
     def avro_schema(self) -> str | None:
@@ -83,6 +74,20 @@ class ParquetFooter:
         except ValueError as cause:
             raise Malformed(f"the bloom filter is of the unknown type {code!r}") from cause
         return BloomFilter.decode(text, kind)
+
+
+def file_names(metadata: pq.FileMetaData) -> frozenset[str]:
+    """Return the names that rows say they are in, as far as the statistics of a footer tell."""
+    found: set[str] = set()
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        for at in range(min(group.num_columns, _META_COLUMNS)):
+            column = group.column(at)
+            if column.path_in_schema == _FILE_NAME:
+                known = column.statistics
+                if known is not None and known.has_min_max:
+                    found.update(str(value) for value in (known.min, known.max))
+    return frozenset(found)
 
 
 def key_entries(bloom: BloomFilter, key_range: tuple[str, str] | None) -> Mapping[str, str]:

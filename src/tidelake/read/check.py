@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from tidelake.errors import Malformed, TidelakeError, reading
 from tidelake.files import read_slice
 from tidelake.files.footers import read_footer
+from tidelake.files.own_place import refuse_rows_of_another
 from tidelake.formats import log_block
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.formats.log_block import BlockKind, HeaderKey, LogBlock
@@ -22,6 +23,7 @@ from tidelake.model import Action, BaseFile, FileSlice, Instant, LogFile
 from tidelake.read.check_chain import lost_bases
 from tidelake.read.check_order import tied_keys
 from tidelake.read.check_pending import being_cleaned, being_undone
+from tidelake.read.check_places import problem_of_log, writers_of_logs
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.split_buckets import split_buckets
 from tidelake.read.state import TableState
@@ -129,13 +131,15 @@ def check_table(
     # may be what a failed write left. There the blocks tell.
     live = set()
     bases = [file for file in present if isinstance(file, BaseFile)]
+    writers = writers_of_logs(state)
     if not quick:
         _check_bases(state, bases, named, report)
+        _check_older(state, on_storage, {file.path for file in files}, named, report)
     for file in present:
         if isinstance(file, BaseFile) or quick:
             live.add(file.path)
             continue
-        if _is_of_completed_write(undone, view, _check_log(state, file, report)):
+        if _is_of_completed_write(undone, view, _check_log(state, file, writers, report)):
             live.add(file.path)
     listed = {} if metadata is None else _by_path(metadata, metadata.partitions())
     settled = {file.path for file in files} - live  # missing, which was said, or of a failed write
@@ -368,15 +372,8 @@ def _check_base(
         if isinstance(footer, TidelakeError):
             raise footer
         rows = footer.row_count
-        others = sorted(n for n in footer.file_names if not base.name.startswith(n))
-        if others:
-            report.violations.append(
-                Violation(
-                    path=base.path,
-                    problem=f"holds rows of the file {others[0]}: one was put in the other's place",
-                    next_step="restore the file from a backup or the storage's versions",
-                )
-            )
+        with reading(base.path):
+            refuse_rows_of_another(base.path, footer.file_names)
         if named is not None and named.row_count is not None:
             report.checked[ROW_COUNTS] += 1
             if rows != named.row_count:
@@ -389,11 +386,16 @@ def _check_base(
                 )
 
 
-def _check_log(state: TableState, log: LogFile, report: CheckReport) -> Sequence[LogBlock]:
+def _check_log(
+    state: TableState,
+    log: LogFile,
+    writers: Mapping[str, Collection[str]],
+    report: CheckReport,
+) -> Sequence[LogBlock]:
     blocks: Sequence[LogBlock] = ()
     with _noting(report, READABLE_LOGS), reading(log.path):
         blocks = log_block.decode_blocks(state.storage.read(log.path))
-        _check_block_instants(state, log, blocks, report)
+        _check_place(state, log.path, blocks, writers, report)
         for block in blocks:
             if block.kind is BlockKind.CORRUPT:
                 report.violations.append(
@@ -407,22 +409,45 @@ def _check_log(state: TableState, log: LogFile, report: CheckReport) -> Sequence
     return blocks
 
 
-def _check_block_instants(
-    state: TableState, log: LogFile, blocks: Sequence[LogBlock], report: CheckReport
+def _check_place(
+    state: TableState,
+    path: str,
+    blocks: Sequence[LogBlock],
+    writers: Mapping[str, Collection[str]],
+    report: CheckReport,
 ) -> None:
-    """From version 8 on a log is written by the instant in its name, and by no other."""
-    if state.config.table_version < _FIRST_BY_COMPLETION:
-        return
-    times = {b.headers.get(HeaderKey.INSTANT_TIME) for b in blocks if b.headers}
-    others = sorted(t for t in times - {log.instant_time} if t is not None)
-    if others:
+    problem = problem_of_log(state, path, blocks, writers.get(path, ()))
+    if problem is not None:
         report.violations.append(
             Violation(
-                path=log.path,
-                problem=f"holds blocks of instant {others[0]}: one log was put in another's place",
+                path=path,
+                problem=problem,
                 next_step="restore the file from a backup or the storage's versions",
             )
         )
+
+
+def _check_older(
+    state: TableState,
+    on_storage: Mapping[str, FileInfo],
+    live: Set[str],
+    named: Mapping[str, _Named],
+    report: CheckReport,
+) -> None:
+    """Look at files outside of live slices, which time travel, windows and changes read."""
+    writers = writers_of_logs(state)
+    bases = []
+    for path in sorted({*named, *writers} & on_storage.keys() - live):
+        folder, _, name = path.rpartition("/")
+        base = parse_base(folder, name, on_storage[path].size_bytes)
+        if base is not None:
+            _is_present(base, on_storage[path], named, report, may_grow=False)
+            bases.append(base)
+            continue
+        with _noting(report, READABLE_LOGS), reading(path):
+            blocks = log_block.decode_blocks(state.storage.read(path))
+            _check_place(state, path, blocks, writers, report)
+    _check_bases(state, bases, named, report)
 
 
 def _is_unsaid(

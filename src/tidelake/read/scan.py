@@ -63,6 +63,7 @@ def read_spec(
         populate_meta_fields=state.config.populate_meta_fields,
         history=schema.history,
         keep_instants=keep_instants,
+        names_places=state.config.logs_name_their_write,
     )
 
 
