@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from tests.partial_model import Event, State, merged
 from tests.writes.stream_join import COLUMNS, GROUPS, PARTIAL, STREAMS, Held, Row, WideTable
 from tidelake.cli.main import main
 from tidelake.config import WriteOperation
@@ -59,32 +60,28 @@ def replayed(batches: Sequence[Batch], merge: Callable[[Row, Row], Row]) -> dict
     return rows
 
 
+def _event(row: Row | None) -> Event:
+    return Event(None, is_delete=True) if row is None else Event(row["ts"], row)
+
+
 class ByRecord:
-    """One ordering for whole records, as Apache Hudi has it: the log first, then the base row."""
+    """One ordering for whole records: the log, and the base row that a compaction makes of it."""
 
     def __init__(self) -> None:
         self.base: dict[str, Row] = {}
         self.log: list[Batch] = []
 
     def rows(self, upto: int | None = None) -> dict[str, Row]:
-        whole = dict.fromkeys(COLUMNS)
-        merged: Batch = {}
-        for batch in self.log[:upto]:
-            for key, new in batch.items():
-                old = merged.get(key)
-                if new is None or key not in merged:
-                    merged[key] = new
-                elif old is None:
-                    merged[key] = {**whole, **new}
-                else:
-                    merged[key] = {**old, **new} if new["ts"] >= old["ts"] else {**new, **old}
-        found = dict(self.base)
-        for key, record in merged.items():
-            old = self.base.get(key, {**whole, "id": key, "ts": record and record["ts"]})
-            if record is None:
-                found.pop(key, None)
-            elif record["ts"] >= old["ts"]:
-                found[key] = {**old, **record}
+        log = self.log[:upto]
+        found = {}
+        for key in dict.fromkeys((*self.base, *(key for batch in log for key in batch))):
+            base = self.base.get(key)
+            state = merged(
+                None if base is None else State(base["ts"], base),
+                [_event(batch[key]) for batch in log if key in batch],
+            )
+            if state is not None and state.deleted_by is None:
+                found[key] = {**dict.fromkeys(COLUMNS), **state.values}
         return found
 
     def compact(self, planned: int) -> None:

@@ -17,6 +17,7 @@ from tidelake.files.read_slice import Matcher, merged_tables, row_keys
 from tidelake.files.task import ReadSpec, SliceTask
 from tidelake.formats.log_block import BlockKind, LogBlock, decode_blocks
 from tidelake.model import Word
+from tidelake.records import late
 from tidelake.records._polars import polars as pl
 from tidelake.records.merge import Rows, meet, resolve
 from tidelake.records.schema import Source, arrow_schema, conform
@@ -109,6 +110,12 @@ class _Changes:
         winners = resolve(
             decode_log(self._storage, blocks, self._carrying, self._layout), self._layout.merge
         )
+        if after is not None and late.merges_by_column(self._layout.merge):
+            whole = after if self._task.before is None else _appended(self._task.before, after)
+            logs = scan_logs(self._storage, whole, self._carrying)
+            if any(placed.block.is_partial for placed in logs):
+                yield self._compared(winners.keys, whole)
+                return
         matcher = Matcher(winners)
         for rows in self._rows(self._task.before):
             positions, chosen = matcher.match(row_keys(rows, self._carrying))
@@ -118,6 +125,25 @@ class _Changes:
             yield self._table("u", old.filter(pa.array(met.survives)), met.rows)
             yield self._table("d", old.filter(pa.array(gone)), None)
         yield self._table("i", None, winners.inserted(matcher.matched))
+
+    def _compared(self, keys: pl.Series, whole: SliceTask) -> pa.Table:
+        """Return how the rows of `keys` differ between the slice before the write and `whole`.
+
+        A late record brings single columns, which only all records of the slice together tell.
+        """
+        before = self._look_up(self._task.before, keys).combine_chunks()
+        after = self._look_up(whole, keys).combine_chunks()
+        images = zip(before.to_pylist(), after.to_pylist(), strict=True)
+        ops = [
+            None if old == new else "i" if old is None else "d" if new is None else "u"
+            for old, new in images
+        ]
+        kept = pa.array([op is not None for op in ops])
+        return self._changes(
+            pa.chunked_array([pa.array(ops, pa.string()).filter(kept)]),
+            _chunked(before.filter(kept)),
+            _chunked(after.filter(kept)),
+        )
 
     def logged(self) -> Iterator[pa.Table]:
         """Return the changes that the writer logged."""
@@ -211,3 +237,19 @@ class _Changes:
     ) -> pa.Table:
         times = pa.repeat(pa.scalar(self._task.instant_time), len(op))
         return pa.Table.from_arrays([op, times, before, after], schema=self._schema)
+
+
+def _appended(before: SliceTask, after: SliceTask) -> SliceTask:
+    """Return the slice before a write with the logs that the write appended."""
+    known = before.committed_log_bytes or (None,) * len(before.log_paths)
+    return replace(
+        before,
+        log_paths=before.log_paths + after.log_paths,
+        log_size_bytes=before.log_size_bytes + after.log_size_bytes,
+        committed_log_bytes=known + (after.committed_log_bytes or (None,) * len(after.log_paths)),
+        archived_instants=before.archived_instants | after.archived_instants,
+    )
+
+
+def _chunked(values: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])

@@ -163,8 +163,11 @@ def joined(parts: Sequence[Incoming]) -> Incoming:
 
 
 def combined(new: Incoming, layout: Layout) -> Winners:
-    """Merge the rows of each key among themselves, in the order in which they came."""
-    return resolve(
+    """Merge the rows of each key among themselves, in the order in which they came.
+
+    Rows of one write come at once: what they merge to meets the table's row as one record.
+    """
+    made = resolve(
         LogRecords(
             keys=as_series(new.rows.column(RECORD_KEY)),
             is_delete=new.is_delete,
@@ -177,6 +180,7 @@ def combined(new: Incoming, layout: Layout) -> Winners:
         ),
         layout.merge,
     )
+    return replace(made, played=None)
 
 
 def lean(new: Incoming) -> Incoming:

@@ -92,6 +92,7 @@ class _Part:
     ordering: Ordering
     rows: pa.Table | None
     absent: frozenset[str] = frozenset()
+    is_partial: bool = False
 
     def only(self, chosen: Flags) -> _Part:
         mask = pl.Series(chosen)
@@ -102,6 +103,7 @@ class _Part:
             tuple(values.filter(mask) for values in self.ordering),
             None if self.rows is None else self.rows.filter(pa.array(chosen)),
             self.absent,
+            self.is_partial,
         )
 
 
@@ -249,6 +251,7 @@ def _join(parts: Sequence[_Part], layout: Layout) -> LogRecords:
     at = 0
     row = []
     absent = {name: np.zeros(rows.num_rows, np.bool_) for part in parts for name in part.absent}
+    is_partial = np.zeros(rows.num_rows, np.bool_)
     for part in parts:
         if part.rows is None:
             row.append(np.full(len(part.keys), -1, np.int64))
@@ -257,6 +260,7 @@ def _join(parts: Sequence[_Part], layout: Layout) -> LogRecords:
         row.append(np.arange(at, end, dtype=np.int64))
         for name in part.absent:
             absent[name][at:end] = True
+        is_partial[at:end] = part.is_partial
         at = end
     return LogRecords(
         keys=pl.concat([part.keys for part in parts]) if parts else pl.Series([], dtype=pl.String),
@@ -269,6 +273,7 @@ def _join(parts: Sequence[_Part], layout: Layout) -> LogRecords:
         rows=rows,
         absent=absent,
         defaults=layout.defaults,
+        is_partial=is_partial,
     )
 
 
@@ -286,14 +291,7 @@ def _decode_block(block: LogBlock, spec: ReadSpec, layout: Layout, *, by_positio
     positions = record_positions.decode(block.record_positions or "", at_most=len(part.keys))
     if len(positions) != len(part.keys):
         raise Malformed(f"{len(positions)} record positions for {len(part.keys)} records")
-    return _Part(
-        pl.Series(positions.astype(np.int64)),
-        part.is_delete,
-        part.by_arrival,
-        part.ordering,
-        part.rows,
-        part.absent,
-    )
+    return replace(part, keys=pl.Series(positions.astype(np.int64)))
 
 
 def _decode_data(block: LogBlock, spec: ReadSpec, layout: Layout) -> _Part:
@@ -319,6 +317,7 @@ def _decode_data(block: LogBlock, spec: ReadSpec, layout: Layout) -> _Part:
         ordering,
         table.select(layout.rows.names),
         absent,
+        block.is_partial,
     )
 
 

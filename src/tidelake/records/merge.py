@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.model import MergeMode
+from tidelake.records import late
 from tidelake.records._polars import polars as pl
+from tidelake.records.late import LateColumns
 from tidelake.records.merge_spec import Fill, MergeSpec
 from tidelake.records.schema import META_COLUMNS
 
@@ -49,6 +51,39 @@ class LogRecords:
     absent: Mapping[str, Flags] = field(default_factory=dict)
     defaults: Mapping[str, object] = field(default_factory=dict)
     """Column defaults that mean "unchanged" besides null, under `Fill.IGNORE_DEFAULTS`."""
+    is_partial: Flags | None = None
+    """Rows of partial records, which a query may ask for no column that they lack. None for those
+    that lack a column."""
+
+    def partial_rows(self) -> Flags:
+        """Return which of `rows` belong to partial records."""
+        if self.is_partial is not None:
+            return self.is_partial
+        none = np.zeros(self.rows.num_rows, np.bool_)
+        found: Flags = np.logical_or.reduce([none, *self.absent.values()])
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """The records of a log that made the winners: `order` lists them key by key."""
+
+    log: LogRecords
+    order: Rows
+    starts: Rows
+    lengths: Rows
+
+    def only(self, chosen: Flags | Rows) -> Played:
+        """Return the same of some winners."""
+        return replace(self, starts=self.starts[chosen], lengths=self.lengths[chosen])
+
+    def records(self) -> tuple[Rows, Rows]:
+        """Return the records, and for each the number of its winner."""
+        winner = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        turn = np.arange(len(winner)) - np.repeat(
+            np.cumsum(self.lengths) - self.lengths, self.lengths
+        )
+        return self.order[self.starts[winner] + turn], winner
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,6 +105,8 @@ class Winners:
     defaults: Mapping[str, object]
     after_delete: Flags
     """Records before which a delete took away what was there, the base row included."""
+    played: Played | None = None
+    """The records, where the base row has a say in what a late one of them brings."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -102,6 +139,7 @@ class Winners:
             row=self.row[chosen],
             sources=None if sources is None else {c: s[chosen] for c, s in sources.items()},
             after_delete=self.after_delete[chosen],
+            played=None if self.played is None else self.played.only(chosen),
         )
 
     def merged(self) -> pa.Table:
@@ -141,6 +179,10 @@ def resolve(log: LogRecords, spec: MergeSpec) -> Winners:
     if spec.fill is not Fill.NONE or spec.groups or log.absent:
         sources = _Sources(log.rows, log.absent, spec, log.defaults)
     current = _play(log, spec, order, lengths, sources)
+    played = None
+    if log.absent and late.merges_by_column(spec):
+        starts = np.cumsum(lengths) - lengths
+        played = Played(log=log, order=order, starts=starts, lengths=lengths)
     return Winners(
         keys=groups["key"],
         is_delete=log.is_delete[current],
@@ -152,6 +194,7 @@ def resolve(log: LogRecords, spec: MergeSpec) -> Winners:
         spec=spec,
         defaults=log.defaults,
         after_delete=np.zeros(len(lengths), np.bool_) if sources is None else sources.after_delete,
+        played=played,
     )
 
 
@@ -177,7 +220,82 @@ def meet(
         survives = wins & ~is_delete
         rows = winners.rows.take(pa.array(winners.row[chosen[survives]]))
         return Met(wins, survives, rows)
-    return _fill_with_base(winners, chosen, wins, base_rows)
+    if winners.played is None:
+        return _fill_with_base(winners, chosen, wins, base_rows)
+    return _replay(winners, chosen, wins, base_ordering, base_rows)
+
+
+def _replay(
+    winners: Winners, chosen: Rows, wins: Flags, base_ordering: Ordering, base_rows: pa.Table
+) -> Met:
+    """Merge the records of each key into its base row one after the other.
+
+    What came before the first record that is as new as the base row is void. Of what came after a
+    delete without ordering value the newest record decides for all (docs/decisions/0008).
+    """
+    assert winners.played is not None
+    log, spec = winners.played.log, winners.spec
+    records, winner = winners.played.only(chosen).records()
+    ends = log.is_delete[records] & (log.by_arrival[records] | spec.deletes_by_arrival)
+    at_once = np.zeros(len(chosen), np.bool_)
+    at_once[winner[ends]] = True
+    mask = pa.array(at_once)
+    one = _fill_with_base(winners, chosen[at_once], wins[at_once], base_rows.filter(mask))
+    if at_once.all():
+        return one
+    kept = ~at_once[winner]
+    at = np.flatnonzero(~at_once)
+    other = _replayed(log, spec, records[kept], winner[kept], at, base_ordering, base_rows)
+    return _together(one, other, at_once)
+
+
+def _replayed(
+    log: LogRecords,
+    spec: MergeSpec,
+    records: Rows,
+    winner: Rows,
+    at: Rows,
+    base_ordering: Ordering,
+    base_rows: pa.Table,
+) -> Met:
+    """Merge base rows `at` with the `records` of the same `winner`, one after the other."""
+    none = np.zeros(len(at), np.bool_)
+    rows = pa.concat_tables([log.rows, base_rows.take(pa.array(at))]).combine_chunks()
+    from_base = log.rows.num_rows + np.arange(len(at), dtype=np.int64)
+    all_records = LogRecords(
+        keys=pl.Series(np.concatenate([at, winner])),
+        is_delete=np.concatenate([none, log.is_delete[records]]),
+        by_arrival=np.concatenate([none, log.by_arrival[records]]),
+        ordering=tuple(
+            pl.concat([theirs.gather(at).cast(ours.dtype), ours.gather(records)])
+            for ours, theirs in zip(log.ordering, base_ordering, strict=True)
+        ),
+        row=np.concatenate([from_base, log.row[records]]),
+        rows=rows,
+        absent={name: np.concatenate([flags, none]) for name, flags in log.absent.items()},
+        defaults=log.defaults,
+        is_partial=np.concatenate([log.partial_rows(), none]),
+    )
+    merged = resolve(all_records, spec)
+    assert merged.sources is not None
+    # The base rows come first, so winners are in their order.
+    replaced = merged.is_delete.copy()
+    for taken in merged.sources.values():
+        replaced |= taken != from_base
+    survives = replaced & ~merged.is_delete
+    made = _gather(rows, {name: taken[survives] for name, taken in merged.sources.items()})
+    return Met(replaced, survives, made)
+
+
+def _together(one: Met, other: Met, of_one: Flags) -> Met:
+    """Return what became of all base rows, of which those `of_one` are in `one`."""
+    replaced, survives = np.zeros(len(of_one), np.bool_), np.zeros(len(of_one), np.bool_)
+    place = np.zeros(len(of_one), np.int64)
+    for met, mine, before in ((one, of_one, 0), (other, ~of_one, one.rows.num_rows)):
+        replaced[mine], survives[mine] = met.replaced, met.survives
+        place[mine] = before + np.cumsum(met.survives) - 1
+    rows = pa.concat_tables([one.rows, other.rows]).combine_chunks()
+    return Met(replaced, survives, rows.take(pa.array(place[survives])))
 
 
 def _fill_with_base(winners: Winners, chosen: Rows, wins: Flags, base_rows: pa.Table) -> Met:
@@ -212,6 +330,8 @@ def _play(
     if sources is not None:
         sources.start(log.row[current])
     rank = _ranks(log.ordering, spec) if spec.mode is MergeMode.EVENT_TIME else None
+    if sources is not None and rank is not None and log.absent and late.merges_by_column(spec):
+        sources.compare_columns(log, rank, current)
     for keys, new in _rounds(order, lengths, starts):
         old = current[keys]
         wins = _new_wins(log, spec, rank, old, new)
@@ -315,6 +435,21 @@ class _Sources:
         self._group_ranks: dict[str, Rows] = {}
         self.of_keys: dict[str, Rows] = {}
         self.after_delete: Flags = np.zeros(0, np.bool_)
+        self._late: LateColumns | None = None
+
+    def compare_columns(self, log: LogRecords, rank: Rows, first: Rows) -> None:
+        """Compare what a late record brings column by column, from each key's `first` one on."""
+        has_row = np.flatnonzero(log.row >= 0)
+        ranks = np.zeros(log.rows.num_rows, np.int64)
+        ranks[log.row[has_row]] = rank[has_row]
+        self._late = LateColumns(
+            ranks,
+            log.partial_rows(),
+            keys=len(first),
+            ties_to_earlier=self._spec.ties_to_earlier,
+        )
+        row = np.where(log.is_delete[first], np.int64(-1), log.row[first])
+        self._late.begin(np.arange(len(first)), row)
 
     def start(self, row: Rows) -> None:
         """Take each key's first record."""
@@ -334,7 +469,14 @@ class _Sources:
             if name not in META_COLUMNS:
                 brought[after_delete & (brought < 0)] = _GONE
             merged = self.merged(name, old[name], brought, of_group.get(name, wins), both)
+            if self._late is not None and name not in META_COLUMNS:
+                is_late = both & ~wins
+                brings = self._late.brings(keys, old[name], brought)
+                merged = np.where(is_late, np.where(brings, brought, old[name]), merged)
             self.of_keys[name][keys] = merged
+        if self._late is not None:
+            self._late.won(keys[both & wins], row[both & wins])
+            self._late.begin(keys[after_delete], row[after_delete])
 
     def group_wins(
         self, old: Mapping[str, Rows], new: Mapping[str, Rows], whole: Flags

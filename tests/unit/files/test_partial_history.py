@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from random import Random  # noqa: TID251 - seeded
 from typing import Any
 
 import pytest
 
+from tests.partial_model import Event, State, merged
 from tests.unit.files.test_partial_rows import SETS, WIDE
 from tests.unit.files.written_table import EVENT, WrittenTable
 from tidelake.config import CdcMode
@@ -25,60 +26,48 @@ KEYS = "abcdef"
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Record:
-    """What the log holds of a key."""
-
-    values: Row
-    ts: int
-    is_delete: bool = False
-
-
 class Model:
-    """A file group by Hudi's rules: log records merge with each other, then with the base row."""
+    """The rows of a file group by `partial_model`, under event time or in order of arrival."""
 
     def __init__(self, *, by_event_time: bool) -> None:
         self._by_event_time = by_event_time
-        self._base: dict[str, Row] = {}
-        self._log: dict[str, Record] = {}
+        self._base: dict[str, State] = {}
+        self._log: dict[str, list[Event]] = {}
+        self._arrived = 0
 
     def load(self, rows: list[Row]) -> None:
-        self._base = {row["id"]: row for row in rows}
+        self._base = {row["id"]: State(self._order(row["ts"]), row) for row in rows}
 
-    def apply(self, new: Record, key: str) -> None:
-        old = self._log.get(key)
-        self._log[key] = new if old is None else self._merged(key, old, new)
+    def apply(self, new: Event, key: str) -> None:
+        self._arrived += 1
+        if not new.is_delete:
+            new = replace(new, ts=self._order(new.order))
+        self._log.setdefault(key, []).append(new)
 
-    def _merged(self, key: str, old: Record, new: Record) -> Record:
-        if new.is_delete:
-            return new
-        if old.is_delete:
-            # Nothing older is left, so what it does not bring is null.
-            return Record({**dict.fromkeys(NAMES), "id": key, **new.values}, new.ts)
-        wins = not self._by_event_time or new.ts >= old.ts
-        winner, loser = (new, old) if wins else (old, new)
-        values = {**loser.values, **winner.values}
-        return Record(values, winner.ts)
+    def _order(self, ts: int) -> int:
+        return ts if self._by_event_time else self._arrived
+
+    def _states(self) -> dict[str, State]:
+        keys = dict.fromkeys((*self._base, *self._log))
+        found = {key: merged(self._base.get(key), self._log.get(key, [])) for key in keys}
+        return {k: s for k, s in found.items() if s is not None and s.deleted_by is None}
 
     def rows(self) -> dict[str, Row]:
-        found = dict(self._base)
-        for key, record in self._log.items():
-            base = self._base.get(key)
-            if record.is_delete:
-                found.pop(key, None)
-            elif base is None:
-                found[key] = {**dict.fromkeys(NAMES), "id": key, **record.values}
-            elif not self._by_event_time or record.ts >= base["ts"]:
-                found[key] = {**base, **record.values}
-        return found
+        whole = dict.fromkeys(NAMES)
+        return {
+            key: {**whole, "id": key, **{n: v for n, v in s.values.items() if n in whole}}
+            for key, s in self._states().items()
+        }
 
     def compact(self) -> None:
-        self._base, self._log = self.rows(), {}
+        rows = self.rows()
+        self._base = {key: State(s.order, rows[key]) for key, s in self._states().items()}
+        self._log = {}
 
 
 def drawn(
     random: Random, key: str, ts: int, known: dict[str, Row], *, new_kinds: int = 2
-) -> tuple[Row, Change, Record]:
+) -> tuple[Row, Change, Event]:
     """Return a row that a write brings, and the same for the model.
 
     Keys that are not known get a whole row or, as the second of `new_kinds`, one of a stream.
@@ -87,12 +76,12 @@ def drawn(
     row |= {"fare": random.choice([1.5, None, 3.0]), "note": random.choice(["n", "m", None])}
     kind = random.randrange(5 if key in known else new_kinds)
     if kind == 4:
-        return {"id": key}, Change.DELETE, Record({}, 0, is_delete=True)
+        return {"id": key}, Change.DELETE, Event(None, is_delete=True)
     if kind == 0:
-        return row, Change.UPDATE, Record(row, ts)
+        return row, Change.UPDATE, Event(ts, row, is_whole=True)
     number = 2 if kind == 1 else kind - 2
     brought = {name: row[name] for name in SETS[number].names}
-    return {**row, COLUMNS: number}, Change.UPDATE, Record(brought, ts)
+    return {**row, COLUMNS: number}, Change.UPDATE, Event(ts, brought)
 
 
 def seen(table: WrittenTable) -> dict[str, Row]:
@@ -221,3 +210,29 @@ def test_changes_show_whole_rows_of_partial_updates(tmp_path: Path, kind: WriteK
     assert change["op"] == "u"
     assert {name: change["before"][name] for name in NAMES} == old
     assert {name: change["after"][name] for name in NAMES} == {**old, "ts": 6, "note": None}
+
+
+def test_changes_show_the_column_that_a_late_record_brought(tmp_path: Path) -> None:
+    table = WrittenTable(
+        tmp_path,
+        mor=True,
+        fields=WIDE,
+        column_sets=SETS,
+        cdc=CdcMode.DATA_BEFORE_AFTER,
+        extra={
+            "hoodie.table.cdc.enabled": "true",
+            "hoodie.table.cdc.supplemental.logging.mode": "DATA_BEFORE_AFTER",
+        },
+    )
+    old = {"id": "a", "ts": 5, "text": "x", "city": "oslo", "fare": 1.0, "note": "old"}
+    table.write([old])
+    append, update = WriteKind.APPEND, Change.UPDATE
+    table.write([{"id": "a", "ts": 8, "note": "new", COLUMNS: 0}], append, change=update)
+    table.write([{"id": "a", "ts": 6, "fare": 2.0, COLUMNS: 1}], append, change=update)
+    table.write([{"id": "a", "ts": 5, "fare": 9.0, COLUMNS: 1}], append, change=update)
+    owed = {**old, "ts": 8, "note": "new", "fare": 2.0}
+    assert seen(table) == {"a": owed}
+    plan = plan_changes(open_state(str(tmp_path)), start="20261115200002500")
+    (change,) = (r for t in plan.tasks for b in read_changes(t, plan.spec) for r in b.to_pylist())
+    assert {name: change["before"][name] for name in NAMES} == {**owed, "fare": 1.0}
+    assert {name: change["after"][name] for name in NAMES} == owed

@@ -12,6 +12,7 @@ import pyarrow as pa
 from hudi import HudiTableBuilder
 
 from tidelake.files import read_slice
+from tidelake.files.compact_slice import compact_slice
 from tidelake.files.write_group import write_group
 from tidelake.files.write_task import (
     CHANGE,
@@ -143,6 +144,13 @@ class WrittenTable:
         stats = write_group(self.batches(rows, change), made, TOKEN, spec)
         self.commit(spec, stats)
         return stats
+
+    def compact(self) -> None:
+        """Fold the logs of the file group into a base file."""
+        plan = plan_snapshot(open_state(str(self.root)))
+        spec = self.begin()
+        stats = [compact_slice(task, TOKEN, spec, plan.spec.blocks) for task in plan.tasks]
+        self.commit(spec, stats)
 
     def batches(
         self, rows: Sequence[Row], change: Change | Sequence[Change] = Change.INSERT
