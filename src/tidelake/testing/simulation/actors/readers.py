@@ -28,7 +28,7 @@ from tidelake.testing.simulation.actors.sharing import Repeats
 from tidelake.testing.simulation.journal import completed_writes
 from tidelake.testing.simulation.toy_rows import Rows, read_toy_slice
 
-_TAKING_AWAY = frozenset({Action.CLEAN, Action.ROLLBACK, Action.RESTORE})
+_TAKING_AWAY = frozenset({Action.ROLLBACK, Action.RESTORE})
 
 
 #: What `check` says of the insides of toy files, which are none of Hudi's.
