@@ -19,6 +19,10 @@ def refuse_content_of_another(
     """Raise `Malformed` when `content` says that another instant than `instant` wrote it."""
     if not instant.is_completed:
         return
+    if isinstance(content, CommitMetadata) and is_still_planned(content):
+        raise Malformed(
+            "it names no file that was written, as an inflight file does: one was put in its place"
+        )
     other = other_instant(
         instant.requested_time, content, logs_name_their_write=logs_name_their_write
     )
@@ -26,6 +30,12 @@ def refuse_content_of_another(
         raise Malformed(
             f"it holds what instant {other} wrote: one file was put in the other's place"
         )
+
+
+def is_still_planned(content: CommitMetadata) -> bool:
+    """Return whether a commit says what is to be written, and not what was."""
+    stats = content.write_stats
+    return bool(stats) and not any(stat.path for stat in stats)
 
 
 def other_instant(

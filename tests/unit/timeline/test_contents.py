@@ -211,3 +211,12 @@ def test_a_completed_file_in_the_place_of_another_is_refused(table: str, action:
         contents = TimelineContents(storage, load_table_config(storage))
         with pytest.raises(CorruptFileError, match=f"what instant {own.requested_time} wrote"):
             contents.load_commit_metadata([own, other])
+
+
+def test_an_inflight_file_in_the_place_of_the_completed_one_is_refused() -> None:
+    storage, timeline, contents = opened("v9_mor_cdc_op_key_only")
+    own = only(timeline.completed, Action.DELTACOMMIT)
+    inflight = f".hoodie/timeline/{own.requested_time}.deltacommit.inflight"
+    storage.put(f".hoodie/timeline/{own.file_name}", storage.read(inflight))
+    with pytest.raises(CorruptFileError, match="as an inflight file does"):
+        contents.commit_metadata(own)
