@@ -153,7 +153,8 @@ class MetadataTableKeeper:
         config = self._keep_only(self._kept(config), config)
         if own.names_logs_by_slice:
             own.refuse_lost_groups(config.metadata_partitions)
-        self._drop_unfinished(own)
+        times.see(own.timeline)
+        self._drop_unfinished(own, times)
         self._config = config
         self._repair(own, config, timeline, times)
         return self._config
@@ -270,7 +271,7 @@ class MetadataTableKeeper:
         kept = {name: found for name, found in definitions.items() if name not in named}
         self._env.storage.put(path, index_definitions.encode(kept))
 
-    def _drop_unfinished(self, own: OwnTable) -> None:
+    def _drop_unfinished(self, own: OwnTable, times: InstantTimes) -> None:
         """Take away services of the metadata table that nobody will end."""
         for instant in own.timeline.pending:
             if instant.planned_as is Action.CLEAN or (
@@ -278,6 +279,7 @@ class MetadataTableKeeper:
                 instant.planned_as is Action.COMPACTION
                 and not own.has_logs_named(instant.requested_time)
             ):
+                times.ensure()  # others that came in may be at it
                 own.forget(instant.requested_time, instant.planned_as)
 
     def _repair(

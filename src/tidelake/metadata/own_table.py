@@ -24,7 +24,7 @@ from tidelake.formats.metadata_log import encode_log
 from tidelake.formats.metadata_record import file_group_of
 from tidelake.formats.metadata_schema import record_schema_text
 from tidelake.metadata.file_group import WAY_OUT
-from tidelake.metadata.names import FILES, METADATA_FOLDER, group_file_id
+from tidelake.metadata.names import FILES, METADATA_FOLDER, group_file_id, is_build
 from tidelake.model import Action, FileGroupId, FileSlice, State
 from tidelake.storage import Storage, SubStorage
 from tidelake.timeline import (
@@ -265,11 +265,12 @@ class OwnTable:
                 for stat in self.contents.commit_metadata(instant).write_stats
                 if stat.path is not None
             ]
+        has_bases, has_logs = _written_by(action, instant_time)
         paths = []
-        for partition in self.storage.list("").folders:
+        for partition in self.storage.list("").folders if has_bases or has_logs else ():
             for file in self.storage.list(partition).files:
-                log = parse_log(partition, file.name, 0)
-                base = parse_base(partition, file.name, 0)
+                log = parse_log(partition, file.name, 0) if has_logs else None
+                base = parse_base(partition, file.name, 0) if has_bases else None
                 if base is not None and base.instant_time == instant_time:
                     paths.append(base.path)
                 elif log is not None and self._is_of(log.path, log.instant_time, instant_time):
@@ -361,6 +362,17 @@ class OwnTable:
             ),
             records=len(values),
         )
+
+
+def _written_by(action: Action, instant_time: str) -> tuple[bool, bool]:
+    """Return whether an action writes base files, and whether it writes logs.
+
+    A service and a deltacommit may have the same time, when the one or the other was begun by
+    somebody who had lost the lock: what the one leaves behind is no word on the other's files.
+    """
+    if action.completed_as is Action.COMMIT:
+        return True, False
+    return is_build(instant_time), action is Action.DELTACOMMIT
 
 
 def _stat(log: LogToWrite, instant_time: str) -> WriteStat:

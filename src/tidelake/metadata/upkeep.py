@@ -98,6 +98,7 @@ def keep_small(
     own = own.reloaded()
     clean(env, own, times)
     own = own.reloaded()
+    times.ensure()
     archive(own, timeline, config.metadata_partitions, at_least=delta_commits)
     return own.reloaded()
 
@@ -151,6 +152,7 @@ def compact(
     """Write a base file for every file group of the partitions."""
     slices = [found for partition in partitions for found in own.slices(partition)]
     plan = CompactionPlan(operations=tuple(map(_operation, slices)), version=_PLAN_VERSION)
+    times.ensure()
     own.publisher.request(instant_time, Action.COMPACTION, plans.encode(plan))
     own.publisher.start(instant_time, Action.COMPACTION)
     is_large = sum(found.size_bytes for found in slices) > _LARGE_BYTES
@@ -296,6 +298,7 @@ def clean(env: Env, own: OwnTable, times: InstantTimes) -> None:
         version=_PLAN_VERSION,
     )
     began_ms = env.clock.now_ms()
+    times.ensure()
     own.publisher.request(instant_time, Action.CLEAN, plans.encode(plan))
     own.publisher.start(instant_time, Action.CLEAN)
     for partition, names in dead.items():

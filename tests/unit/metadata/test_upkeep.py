@@ -6,15 +6,17 @@ import copy
 
 import pytest
 
-from tests.unit.metadata.test_keeper import agrees, created, each_kind, metadata
+from tests.unit.metadata.test_keeper import agrees, created, each_kind, keeping, lost_lock, metadata
 from tests.unit.txn.toy_table import SCHEMA, Toy
 from tidelake.env import Env
+from tidelake.errors import LockLostError
 from tidelake.formats import plans
 from tidelake.formats.hfile import HFile
+from tidelake.formats.plans import CompactionPlan
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.metadata.names import METADATA_FOLDER
 from tidelake.metadata.own_table import OwnTable
-from tidelake.metadata.upkeep import keep_small, since_compaction
+from tidelake.metadata.upkeep import clean, keep_small, since_compaction
 from tidelake.model import Action, TableType
 from tidelake.storage import MemoryStorage, Storage
 from tidelake.testing import Crash, Fault, FaultyStorage, ManualClock, SeededIds
@@ -73,6 +75,65 @@ def test_a_write_counts_behind_services_of_a_clock_that_is_ahead(
     for number in range(3):
         Toy(storage, often).write(rows(number))
         agrees(storage)
+
+
+@each_kind
+def test_a_compaction_that_nobody_ends_takes_no_deltacommit_of_its_time_along(
+    table_version: int, table_type: TableType
+) -> None:
+    """Whoever lost the lock may have begun it at a time that somebody else took for a write."""
+    storage = written(table_version, table_type, 1)
+    newest = Toy(storage).timeline.writes()[-1].requested_time
+    publisher = own_table(storage).publisher
+    for action in (Action.COMPACTION, Action.CLEAN):
+        publisher.request(newest, action, plans.encode(CompactionPlan(version=2)))
+        publisher.start(newest, action)
+    stray = f"{FILES}/files-0000-0_0-0-0_{newest}.hfile"
+    storage.put(stray, b"half")
+    Toy(storage, keeping()).write({"z-0": "z"})
+    agrees(storage)
+    assert storage.stat(stray) is None
+    assert not own_table(storage).timeline.pending
+
+
+@pytest.mark.parametrize("table_version", [8, 9])
+def test_a_write_is_later_than_a_service_that_nobody_ended(table_version: int) -> None:
+    storage = created(table_version, TableType.COPY_ON_WRITE)
+    later = "20261115000500000"
+    own_table(storage).publisher.request(later, Action.COMPACTION, b"")
+    own_table(storage).publisher.start(later, Action.COMPACTION)
+    assert Toy(storage, keeping()).write(rows(1)).requested_time > later
+    agrees(storage)
+
+
+def services_of(storage: Storage) -> list[str]:
+    names = own_table(storage).timeline.file_names
+    return sorted(name for name in names if "compaction" in name or "clean" in name)
+
+
+@each_kind
+def test_who_lost_the_lock_begins_no_service_and_ends_none(
+    table_version: int, table_type: TableType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = written(table_version, table_type, 5)
+    now = Toy(storage)
+    times = InstantTimes(now.env.clock, now.config, now.timeline, fence=lost_lock)
+    before = services_of(storage)
+    with pytest.raises(LockLostError):
+        keep_small(now.env, own_table(storage), now.config, times, delta_commits=1)
+    assert services_of(storage) == before
+    monkeypatch.setattr("tidelake.metadata.upkeep.clean", lambda *_: None)
+    for number in range(5, 9):
+        Toy(storage, often).write(rows(number))
+    before = services_of(storage)
+    with pytest.raises(LockLostError):
+        clean(now.env, own_table(storage), times)
+    assert services_of(storage) == before
+    own_table(storage).publisher.request("20261115000500000", Action.COMPACTION, b"")
+    begun = services_of(storage)
+    with pytest.raises(LockLostError):
+        often(now.env).prepare(now.config, now.timeline, times)
+    assert services_of(storage) == begun
 
 
 @each_kind
