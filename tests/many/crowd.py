@@ -46,6 +46,10 @@ from tidelake.testing.simulation.actors.sharing import GIVES_WAY
 from tidelake.txn import WRITE_ID, create_table
 from tidelake.txn.retry import retry_on_conflict
 from tidelake.write.create import table_spec
+from tidelake.write.operation import planned_partitions
+from tidelake.write.partitions import named_partitions
+from tidelake.write.plan import Workload
+from tidelake.write.schema import without_meta_columns
 
 #: Ordering value and value of a key; the key is told with its partition.
 Row = tuple[int, int]
@@ -296,9 +300,26 @@ class _Staged:
         return retry_on_conflict(env, 3, attempt)
 
     def delete_partition(self, write_id: str, partition: str) -> Commit:
-        raise AssertionError(
-            f"{write_id}: the data source deletes no partition, such as {partition}"
-        )
+        """Retire a partition as `Table` does, which needs no session of Spark for it either."""
+        env = Env(self._storage)
+        given = self._crowd.world.options
+
+        def attempt() -> Commit:
+            options = WriteOptions.from_options(given)
+            session = WriteSession(env, load_state(self._storage, given), options)
+            done = session.done_before(write_id)
+            if done is not None:
+                return done
+            found = session.state.view.partitions()
+            chosen = named_partitions(session.config, [partition], found)
+            avro = without_meta_columns(session.schemas.table().avro)
+            operation = WriteOperation.DELETE_PARTITION
+            with session.begin(operation, write_id, looked_up=False) as txn:
+                replaced = {**{p: [] for p in chosen}, **session.retire(txn, chosen)}
+                txn.start(planned_partitions(Workload(), replaced))
+                return session.commit(txn, (), avro, replaced=replaced)
+
+        return retry_on_conflict(env, 3, attempt)
 
 
 class _OnSpark:
@@ -344,8 +365,7 @@ class _Writer:
         draw = chance.random()
         if not self.crowd.world.retires or draw < 0.7:
             return "upsert" if draw < 0.6 else "delete"
-        is_staged = isinstance(self.hands, _Staged)
-        return "overwrite" if draw < 0.9 or is_staged else "delete partition"
+        return "overwrite" if draw < 0.85 else "delete partition"
 
     def write(self, does: str, write_id: str, rows: Sequence[Written]) -> None:
         """Write, and note it before and after."""

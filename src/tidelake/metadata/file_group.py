@@ -12,6 +12,7 @@ from tidelake.errors import (
     LockLostError,
     Malformed,
     MissingFileError,
+    SnapshotLostError,
     StorageError,
     TidelakeError,
 )
@@ -55,7 +56,7 @@ def reading_metadata(path: str) -> Iterator[None]:
         raise CorruptFileError(_full(cause.path), cause.cause, next_step=WAY_OUT) from cause
     except MissingFileError as cause:
         raise MissingFileError(cause.path, next_step=WAY_OUT) from cause
-    except (StorageError, LockLostError):
+    except (StorageError, LockLostError, SnapshotLostError):
         raise  # that says nothing of what lies there
     except TidelakeError as cause:
         raise CorruptFileError(_full(path), cause.problem, next_step=WAY_OUT) from cause

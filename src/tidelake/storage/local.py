@@ -7,11 +7,11 @@ import fcntl
 import os
 import shutil
 import stat as modes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from tidelake.errors import MissingFileError, StorageError
 from tidelake.storage.protocol import FileInfo, Folder, StorageSpec, Tagged
@@ -21,6 +21,11 @@ _MODE = 0o666
 #: What file systems say that cannot hold a file without a name.
 _NO_NAMELESS_FILES = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
 _ASIDE = count()
+#: How often to begin anew when somebody deletes a folder in which a file is about to be made, or
+#: makes a file in a folder that is about to go.
+_FOLDER_ATTEMPTS = 10
+
+T = TypeVar("T")
 
 
 class LocalStorage:
@@ -112,10 +117,11 @@ class LocalStorage:
         """Delete `folder` with all below it; a missing folder is no error."""
         self._refuse_elsewhere(folder)
         with _writing(folder):
-            try:
-                shutil.rmtree(self._full(folder))
-            except FileNotFoundError:
-                return
+            _while_folders_move(lambda: self._remove_tree(folder))
+
+    def _remove_tree(self, folder: str) -> None:
+        if os.path.lexists(self._full(folder)):
+            shutil.rmtree(self._full(folder))
 
     def put(self, path: str, data: bytes) -> None:
         """Write the file, replacing what was there; readers see the old content or the new."""
@@ -130,12 +136,15 @@ class LocalStorage:
         """Create the file with its whole content, or return False when it exists already."""
         with _writing(path):
             try:
-                if not self._link_nameless(path, data):
-                    with self._written_aside(path, data) as aside:
-                        os.link(aside, self._full(path))
+                _while_folders_move(lambda: self._create(path, data))
             except FileExistsError:
                 return False
             return True
+
+    def _create(self, path: str, data: bytes) -> None:
+        if not self._link_nameless(path, data):
+            with self._written_aside(path, data) as aside:
+                os.link(aside, self._full(path))
 
     def read_tagged(self, path: str) -> Tagged:
         """Return the whole file with its tag, or raise `MissingFileError`."""
@@ -276,6 +285,17 @@ class LocalStorage:
             yield aside
         finally:
             Path(aside).unlink(missing_ok=True)
+
+
+def _while_folders_move(act: Callable[[], T]) -> T:
+    """Do `act`, from its beginning when another process took or filled a folder meanwhile."""
+    for _ in range(_FOLDER_ATTEMPTS - 1):
+        try:
+            return act()
+        except OSError as cause:
+            if cause.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                raise
+    return act()
 
 
 def _write_durably(file: BinaryIO, data: bytes) -> None:

@@ -78,6 +78,7 @@ from tidelake.timeline.load import completion_time_from
 from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
 from tidelake.txn.candidates import MODE, Start, of_stats
 from tidelake.txn.commits import commit_of, made_under, paths_of
+from tidelake.txn.completed_late import refuse_late
 from tidelake.txn.concurrency import WRITER, Concurrency, Reviewer, SchemaResolver, lost
 from tidelake.txn.conflict import Footprint, Slot
 from tidelake.txn.early import Lookout
@@ -299,11 +300,12 @@ class Transaction:
         self._lookout.end()
         if self._lookout.found is not None:
             raise self._lookout.found
+        ours = self._footprint(stats, replaced or {})
         with self._concurrency.section():
             if self._concurrency.is_shared:
-                schema = self._reviewed(stats, replaced or {}, schema, resolve_schema)
+                schema = self._reviewed(ours, schema, resolve_schema)
             else:
-                schema = self._reviewed_alone(stats, replaced or {}, schema, resolve_schema)
+                schema = self._reviewed_alone(ours, schema, resolve_schema)
             content, metadata = self._content(stats, schema, replaced or {}, extra or {})
             if not self._is_mine():
                 raise lost(self.instant_time, "somebody else carries the plan out")
@@ -411,13 +413,7 @@ class Transaction:
             # Tasks that still run delete their files; the next write rolls this one back.
             self.heartbeat.give_up()
 
-    def _reviewed(
-        self,
-        stats: Sequence[WriteStat],
-        replaced: Mapping[str, Sequence[str]],
-        schema: str,
-        resolve_schema: SchemaResolver | None,
-    ) -> str:
+    def _reviewed(self, ours: Footprint, schema: str, resolve_schema: SchemaResolver | None) -> str:
         """Hold the write to what others did since it began; return the schema to commit."""
         now = self._reviewed_on = load_timeline(self._storage, self.config)
         self._times.see(now)
@@ -435,7 +431,6 @@ class Transaction:
             raise lost(self.instant_time, "it gave no sign of life for too long")
         self._refuse_undone(reviewer)
         self._refuse_same(now, reviewer.contents)
-        ours = self._footprint(stats, replaced)
         if self._is_compared:
             reviewer.refuse_conflicts(ours)
         elif self.owner is None:
@@ -467,11 +462,7 @@ class Transaction:
         return resolve_schema(found[1], found[0].requested_time)
 
     def _reviewed_alone(
-        self,
-        stats: Sequence[WriteStat],
-        replaced: Mapping[str, Sequence[str]],
-        schema: str,
-        resolve_schema: SchemaResolver | None,
+        self, ours: Footprint, schema: str, resolve_schema: SchemaResolver | None
     ) -> str:
         """Hold a write that thought it was alone to what others completed since it began."""
         now = self._reviewed_on = load_timeline(self._storage, self.config)
@@ -480,7 +471,6 @@ class Transaction:
         self._refuse_undone(reviewer)
         if self.owner is not None:
             return schema
-        ours = self._footprint(stats, replaced)
         if len(now.pending) > 1:
             reviewer.refuse_pending_writes(ours)
         done = {i.key for i in self._seen.completed}
@@ -631,27 +621,37 @@ class Transaction:
         return completion_time, attempts
 
     def _take_back_if_lost(self, path: str) -> None:
-        """Remove the completed file again if somebody rolled the write back before it appeared.
+        """Remove the completed file again if others went on without seeing it.
 
-        That takes a process that was stopped right between the last look at its lock and the file.
+        That takes a process that stood still between the last look at its lock and the file. The
+        lock is taken again first: whoever had it meanwhile has committed then, or will see ours.
         """
         lock = self._concurrency.lock
         if lock is None or lock.is_held():
             return
-        try:
-            now = load_timeline(self._storage, self.config)
-            self._reviewer(now).refuse_rolled_back(self.instant_time, self._reviewed_on)
-        except InstantLostError:
-            self._storage.delete(path)
-            self.outcome = Outcome.NOT_LANDED
-            raise
-        except TidelakeError as cause:
-            _log.warning(
-                "the lock was lost while %s completed, and whether somebody has rolled it back "
-                "could not be looked up: %s",
-                self.instant_time,
-                cause.problem,
-            )
+        for delay_ms in (*_DELAYS_MS, None):
+            try:
+                lock.regain()
+                self._refuse_late()
+            except (InstantLostError, WriteConflictError):
+                self._storage.delete(path)
+                self.outcome = Outcome.NOT_LANDED
+                raise
+            except TidelakeError as cause:
+                if delay_ms is None:
+                    raise CommitOutcomeUnknownError(self.instant_time, cause.problem) from cause
+                self._env.clock.sleep_ms(delay_ms)
+            else:
+                return
+
+    def _refuse_late(self) -> None:
+        """Raise when a write that has completed was rolled back before, or came too late."""
+        now = load_timeline(self._storage, self.config)
+        reviewer = self._reviewer(now)
+        reviewer.refuse_rolled_back(self.instant_time, self._reviewed_on)
+        if self.owner is None:
+            before, contents = self._reviewed_on, reviewer.contents
+            refuse_late(self.instant_time, before, now, contents, self._storage, self.config)
 
     def _has_landed(self, path: str) -> bool:
         for delay_ms in _DELAYS_MS:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -120,3 +121,21 @@ def test_a_deleted_file_takes_hadoops_checksum_with_it(tmp_path: Path) -> None:
     LocalStorage(str(tmp_path)).delete("name")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_made_while_others_delete_their_folders(tmp_path: Path) -> None:
+    storage = LocalStorage(str(tmp_path))
+    is_over = Event()
+
+    def delete() -> None:
+        while not is_over.is_set():
+            storage.delete_folder("a/b")
+
+    deletes = Thread(target=delete)
+    deletes.start()
+    try:
+        for number in range(2_000):
+            assert storage.put_if_absent(f"a/b/c{number}/d/file", b"")
+    finally:
+        is_over.set()
+        deletes.join()

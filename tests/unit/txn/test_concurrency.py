@@ -379,6 +379,68 @@ def test_a_commit_raises_only_when_it_did_not_land(clock: ManualClock, fault: Fa
     assert number > 10
 
 
+def puts_completed(name: str, path: str) -> bool:
+    return name == "put_if_absent" and "commit" in path and "/." not in path[1:]
+
+
+def test_a_write_that_lost_its_lock_in_the_last_moment_gives_way_after_all(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    """The storage took its time with the completed file, and another committed meanwhile."""
+    armed = [False]
+    theirs: list[Commit] = []
+
+    def stall(_number: int, name: str, path: str) -> None:
+        if armed[0] and puts_completed(name, path):
+            armed[0] = False
+            clock.sleep_ms(LEASE_MS + 1)
+            other = Writer(storage, clock, 2)
+            txn = other.begin()
+            theirs.append(other.commit(txn, other.write(txn, "a", "theirs")))
+
+    ours = Writer(FaultyStorage(storage, stall), clock, 1)
+    txn = ours.begin()
+    stats = ours.write(txn, "a", "ours")
+    armed[0] = True
+    with pytest.raises(WriteConflictError) as caught, txn:
+        ours.commit(txn, stats)
+    assert caught.value.theirs == theirs[0].requested_time
+    assert Toy(storage).rows()["a"] == "theirs"
+    assert Toy(storage).leftovers() == []
+    third = Writer(storage, clock, 3)
+    again = third.begin()
+    third.commit(again, third.write(again, "a", "third"))
+    assert Toy(storage).rows()["a"] == "third"
+
+
+def test_a_write_that_lost_its_lock_stays_where_others_completed_on_top_of_it(
+    storage: MemoryStorage, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = ["not yet"]
+
+    def stall(_number: int, name: str, path: str) -> None:
+        if steps[-1] == "armed" and puts_completed(name, path):
+            steps.append("completed")
+            clock.sleep_ms(LEASE_MS + 1)
+        elif steps[-1] == "completed":
+            steps.append("others")
+            clock.sleep_ms(1)
+            other = Writer(storage, clock, 2)
+            txn = other.begin()
+            other.commit(txn, other.write(txn, "a", "theirs"))
+
+    ours = Writer(FaultyStorage(storage, stall), clock, 1)
+    txn = ours.begin()
+    stats = ours.write(txn, "a", "ours")
+    steps.append("armed")
+    with txn:
+        done = ours.commit(txn, stats)
+    assert steps[-1] == "others"
+    assert done.requested_time in {i.requested_time for i in Toy(storage).timeline.writes()}
+    assert Toy(storage).rows()["a"] == "theirs"
+    assert "began on top of it" in caplog.text
+
+
 def test_i8_a_write_that_was_rolled_back_does_not_stay_completed(
     storage: MemoryStorage, clock: ManualClock
 ) -> None:
@@ -386,7 +448,7 @@ def test_i8_a_write_that_was_rolled_back_does_not_stay_completed(
     armed = [False]
 
     def stall(_number: int, name: str, path: str) -> None:
-        if armed[0] and name == "put_if_absent" and "commit" in path and "/." not in path[1:]:
+        if armed[0] and puts_completed(name, path):
             armed[0] = False
             clock.sleep_ms(10 * LEASE_MS)
             other = Writer(storage, clock, 2)

@@ -73,6 +73,10 @@ class TableLock:
                 "hoodie.write.lock.storage.validity.timeout.secs)",
             )
 
+    def regain(self) -> None:
+        """Take the lock again, inside of `held`, after somebody else may have had it."""
+        self._acquire()
+
     @property
     def is_entered(self) -> bool:
         """Return whether this is inside of `held`, whether or not the lock is still ours."""
