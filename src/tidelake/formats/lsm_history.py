@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import io
 import json
 import re
@@ -16,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelake.errors import Malformed
-from tidelake.formats import commit_metadata, jackson, table_path
+from tidelake.formats import commit_metadata, history_footer, jackson, table_path
 from tidelake.formats._wire_record import CORE, from_wire, to_wire
 from tidelake.formats.avro_schemas import LSM_TIMELINE_INSTANT
 from tidelake.model import WRITE_ACTIONS, Action
@@ -27,9 +25,6 @@ VERSION_FILE = "_version_"
 _FILE = re.compile(r"([0-9]+)_([0-9]+)_([0-9])\.parquet")
 _MANIFEST = re.compile(r"manifest_([0-9]{1,18})")
 _WITHOUT_CONTENT = ["instantTime", "completionTime", "action"]
-#: Key of a footer under which stand the hashes of all write ids in the file.
-_WRITE_IDS = b"tidelake.write.ids"
-_HASH_BYTES = 4
 _SCHEMA = pa.schema(
     [
         pa.field("instantTime", pa.string()),
@@ -145,24 +140,6 @@ def decode_times(source: BinaryIO) -> dict[str, str]:
     }
 
 
-def requested_span(source: BinaryIO) -> tuple[str, str] | None:
-    """Return the earliest and latest requested time in a history file, as its footer says.
-
-    None means that the footer does not say, or that a bound of it was cut short.
-    """
-    try:
-        footer = pq.ParquetFile(source).metadata
-        at = footer.schema.names.index("instantTime")
-        found = [footer.row_group(n).column(at).statistics for n in range(footer.num_row_groups)]
-        bounds = [(s.min, s.max) for s in found if s is not None and s.has_min_max]
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as cause:
-        raise Malformed(f"this is no sound Parquet file: {cause}") from cause
-    texts = [text for bound in bounds for text in bound]
-    if len(bounds) < len(found) or not all(isinstance(text, str) for text in texts):
-        return None
-    return (min(texts), max(texts)) if texts else None
-
-
 def decode_instants(source: BinaryIO, *, with_contents: bool) -> list[HistoryInstant]:
     """Return the instants of a history file in file order, on demand with the bytes of their files.
 
@@ -195,31 +172,8 @@ def instants_holding(source: BinaryIO, text: str) -> list[tuple[str, Action]]:
         raise Malformed(f"an archived instant does not decode: {cause}") from cause
 
 
-def may_hold_write_id(source: BinaryIO, write_id: str) -> bool:
-    """Return whether a commit in a history file may have been made under this write id.
-
-    The footer tells, so that nothing else is read; files that Apache Hudi wrote do not say.
-    """
-    try:
-        footer = pq.ParquetFile(source).metadata.metadata or {}
-        hashes = base64.b64decode(footer[_WRITE_IDS], validate=True)
-    except KeyError:
-        return True
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as cause:
-        raise Malformed(f"this is no sound Parquet file: {cause}") from cause
-    wanted, at = _hash(write_id), -1
-    while (at := hashes.find(wanted, at + 1)) >= 0:
-        if at % _HASH_BYTES == 0:
-            return True
-    return False
-
-
-def _hash(write_id: str) -> bytes:
-    return hashlib.blake2b(write_id.encode(), digest_size=_HASH_BYTES).digest()
-
-
-def _write_ids(instants: Iterable[HistoryInstant]) -> bytes | None:
-    """Return the hashes of the write ids, or None when a content does not decode."""
+def _write_ids(instants: Iterable[HistoryInstant]) -> set[str] | None:
+    """Return the write ids of commits, or None when a content does not decode."""
     found = set()
     word = commit_metadata.WRITE_ID.encode()
     for instant in instants:
@@ -232,14 +186,14 @@ def _write_ids(instants: Iterable[HistoryInstant]) -> bytes | None:
         except Malformed:
             return None
         write_id = decoded.extra_metadata.get(commit_metadata.WRITE_ID)
-        found |= set() if write_id is None else {_hash(write_id)}
-    return base64.b64encode(b"".join(sorted(found)))
+        found |= set() if write_id is None else {write_id}
+    return found
 
 
 def encode_instants(instants: Iterable[HistoryInstant]) -> bytes:
     """Return a history file, with the schema and footer of those that Hudi writes.
 
-    The footer also says under which write ids commits in it were made.
+    It also says under which write ids commits in it were made; see `history_footer`.
     """
     instants = list(instants)
     rows = [
@@ -258,12 +212,13 @@ def encode_instants(instants: Iterable[HistoryInstant]) -> bytes:
         "parquet.avro.schema": json.dumps(LSM_TIMELINE_INSTANT, separators=(",", ":")),
     }
     write_ids = _write_ids(instants)
+    hashes = history_footer.sorted_hashes(write_ids or ())
     if write_ids is not None:
-        footer[_WRITE_IDS] = write_ids
+        footer[history_footer.WRITE_IDS] = history_footer.hash_count(hashes)
     sink = io.BytesIO()
     table = pa.Table.from_pylist(rows, schema=_SCHEMA.with_metadata(footer))
     pq.write_table(table, sink, compression="gzip", use_dictionary=False, version="1.0")
-    return sink.getvalue()
+    return history_footer.with_hashes(sink.getvalue(), hashes)
 
 
 def _read(source: BinaryIO, columns: list[str]) -> Any:

@@ -59,7 +59,7 @@ def window(state: TableState, start: Time | None, end: Time | None) -> Window:
     writes = list(state.timeline.writes())
     if not by_completion:
         writes, by_completion = _settled(state, writes)
-    archived = _archived_times(state, after)
+    archived, has_earlier = _archived_times(state, after)
 
     def inside(requested: str, completed: str | None) -> bool:
         at = completed if by_completion else requested
@@ -71,24 +71,35 @@ def window(state: TableState, start: Time | None, end: Time | None) -> Window:
         instants=tuple(i for i in writes if inside(i.requested_time, i.completion_time)),
         archived=frozenset(t for t, done in archived.items() if inside(t, done)),
         is_whole=after is None
-        or all(
-            after < ((done or "") if by_completion else requested)
-            for requested, done in (
-                *((i.requested_time, i.completion_time) for i in writes),
-                *archived.items(),
+        or (
+            not has_earlier
+            and all(
+                after < ((done or "") if by_completion else requested)
+                for requested, done in (
+                    *((i.requested_time, i.completion_time) for i in writes),
+                    *archived.items(),
+                )
             )
         ),
     )
 
 
-def _archived_times(state: TableState, after: str | None) -> Mapping[str, str]:
+def _archived_times(state: TableState, after: str | None) -> tuple[Mapping[str, str], bool]:
+    """Return the archived writes that may lie in the window, and whether some lie before it.
+
+    Some of those before it may be among them.
+    """
     active = [i.requested_time for i in state.timeline.writes()]
     if not active:
-        return {}
+        return {}, False
     times = state.history.completion_times()
-    if state.by_completion_time or after is None or after < min(active):
-        return times  # also those before the window, which then is not the whole of the table
-    return times.within(after, max(active))
+    if after is None:
+        return times, False
+    if state.by_completion_time:
+        return times.completed_after(after), times.has_completed_by(after)
+    if after < min(active):
+        return times, False
+    return times.within(after, max(active)), False
 
 
 def _settled(state: TableState, writes: list[Instant]) -> tuple[list[Instant], bool]:

@@ -170,8 +170,11 @@ class TableState:
             )
         if at < earliest:
             archived = self.history.completion_times()
-            known = archived.values() if basis is TimeBasis.COMPLETION else archived
-            earliest = min([earliest, *known])
+            if basis is TimeBasis.COMPLETION and archived.has_completed_by(at):
+                earliest = at
+            else:
+                known = archived.values() if basis is TimeBasis.COMPLETION else archived
+                earliest = min([earliest, *known])
         if at < earliest:
             raise TimeTravelError(
                 f"the table did not exist at {at}: its first commit is {earliest}",
@@ -213,7 +216,7 @@ class TableState:
         )
         if savepoint is None or any(
             _time(current, basis) < _time(i, basis) <= at
-            for i in self.history.instants()
+            for i in self.history.instants_since(_time(current, basis))
             if i.action in WRITE_ACTIONS
         ):
             return False
@@ -242,7 +245,7 @@ class TableState:
         cleans = [i for i in self.timeline.completed if i.action is Action.CLEAN]
         kept = [self.contents.clean_metadata(i).earliest_commit_to_retain for i in cleans]
         if not cleans:
-            archived = [i for i in self.history.instants() if i.action is Action.CLEAN]
+            archived = self.history.instants_of(Action.CLEAN)
             found = [self.history.clean_metadata(i) for i in archived[-1:]]
             kept = [clean.earliest_commit_to_retain for clean in found if clean is not None]
         return max(filter(None, [*kept, *self._being_cleaned()]), default=None)

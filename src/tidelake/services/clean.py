@@ -146,7 +146,7 @@ def _done_by_others(now: TableNow, requested_time: str) -> Cleaned | None:
     """Return what a clean did that is done by now, and perhaps archived."""
     key = (requested_time, Action.CLEAN)
     active = [i for i in now.timeline.completed if (i.requested_time, i.action) == key]
-    archived = [i for i in now.history.instants() if (i.requested_time, i.action) == key]
+    archived = [i for i in now.history.instants_at(requested_time) if i.action is Action.CLEAN]
     if not (active or archived):
         return None
     done = (active or archived)[0]

@@ -257,7 +257,7 @@ def _refuse_archived(now: TableNow, savepoint: str) -> None:
     """Refuse when later writes are in the history, from which nothing is ever taken."""
     later = [
         i.requested_time
-        for i in now.history.instants()
+        for i in now.history.instants_since(savepoint)
         if i.action in WRITE_ACTIONS and i.requested_time > savepoint
     ]
     if later:

@@ -105,7 +105,7 @@ class TableNow:
         for instant in self.timeline.instants:
             if instant.requested_time == requested_time and instant.action is not Action.SAVEPOINT:
                 return instant
-        archived = any(i.requested_time == requested_time for i in self.history.instants())
+        archived = bool(self.history.instants_at(requested_time))
         where = "is archived" if archived else "is not on the timeline"
         raise ConfigError(
             f"instant {requested_time} {where}",

@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Protocol
 
 from typing_extensions import override
 
+from tidelake.formats.history_footer import Span, may_hold
 
-class TimesPart:
-    """A part of the history: the range of its requested times, and its times once asked for."""
 
-    def __init__(
-        self, span: Callable[[], tuple[str, str] | None], load: Callable[[], Mapping[str, str]]
-    ) -> None:
-        """Read nothing yet; a `span` of None may hold any time."""
-        self._find_span = span
-        self._load = load
+class TimesPart(Protocol):
+    """A part of the history; a range that is None may hold any time."""
 
-    @classmethod
-    def of(cls, times: Mapping[str, str]) -> TimesPart:
-        """Return a part that is loaded already."""
-        return cls(lambda: (min(times), max(times)) if times else ("~", ""), lambda: times)
+    @property
+    def requested_span(self) -> Span | None:
+        """Return the earliest and the latest requested time, of services too."""
 
-    @cached_property
-    def span(self) -> tuple[str, str] | None:
-        """Return the earliest and the latest requested time, or None when only a look tells."""
-        return self._find_span()
+    @property
+    def completed_span(self) -> Span | None:
+        """Return the earliest and the latest completion time, of services too."""
 
-    @cached_property
+    @property
     def times(self) -> Mapping[str, str]:
-        """Return requested to completion times."""
-        return self._load()
+        """Return requested to completion times of the writes."""
 
-    def may_hold(self, first: str, last: str) -> bool:
-        """Return whether a requested time from `first` to `last` may be in this part."""
-        return self.span is None or (self.span[0] <= last and first <= self.span[1])
+
+class LoadedTimes:
+    """A part that was read already."""
+
+    def __init__(self, times: Mapping[str, str]) -> None:
+        self.times = times
+        self.requested_span: Span | None = _span(times.keys())
+        self.completed_span: Span | None = _span(times.values())
+
+
+def _span(times: Collection[str]) -> Span:
+    return (min(times), max(times)) if times else ("~", "")
 
 
 class ArchivedTimes(Mapping[str, str]):
@@ -50,13 +52,13 @@ class ArchivedTimes(Mapping[str, str]):
     @classmethod
     def of(cls, times: Mapping[str, str]) -> ArchivedTimes:
         """Return the times themselves when they are such a value, and one around them if not."""
-        return times if isinstance(times, ArchivedTimes) else cls([TimesPart.of(times)])
+        return times if isinstance(times, ArchivedTimes) else cls([LoadedTimes(times)])
 
     @override
     def __getitem__(self, requested_time: str) -> str:
         # Of an instant that is in several parts the newest record counts, as everywhere.
         for part in reversed(self._parts):
-            if part.may_hold(requested_time, requested_time):
+            if may_hold(part.requested_span, requested_time, requested_time):
                 found = part.times.get(requested_time)
                 if found is not None:
                     return found
@@ -76,7 +78,7 @@ class ArchivedTimes(Mapping[str, str]):
     @property
     def oldest(self) -> str | None:
         """Return the earliest requested time, or None when nothing is archived."""
-        spans = [part.span for part in self._parts]
+        spans = [part.requested_span for part in self._parts]
         if any(span is None for span in spans):
             return min(self._all, default=None)
         return min((span[0] for span in spans if span and span[0] <= span[1]), default=None)
@@ -86,10 +88,29 @@ class ArchivedTimes(Mapping[str, str]):
         return {
             requested: done
             for part in self._parts
-            if part.may_hold(first, last)
+            if may_hold(part.requested_span, first, last)
             for requested, done in part.times.items()
             if first <= requested < last
         }
+
+    def completed_after(self, time: str) -> Mapping[str, str]:
+        """Return the times of the writes that completed after `time`."""
+        return {
+            requested: done
+            for part in self._parts
+            if may_hold(part.completed_span, time, "~")
+            for requested, done in part.times.items()
+            if done > time
+        }
+
+    def has_completed_by(self, time: str) -> bool:
+        """Return whether a write completed at `time` or before."""
+        return any(
+            done <= time
+            for part in self._parts
+            if may_hold(part.completed_span, "", time)
+            for done in part.times.values()
+        )
 
     @cached_property
     def _all(self) -> Mapping[str, str]:

@@ -123,7 +123,7 @@ class TimelineContents:
         done = [i for i in timeline.completed if i.action is Action.ROLLBACK]
         found = [self.rollback_metadata(i) for i in done]
         history = open_history(self._storage, self._config)
-        archived = [i for i in history.instants() if i.action is Action.ROLLBACK]
+        archived = history.instants_of(Action.ROLLBACK)
         told = (history.rollback_metadata(i) for i in archived)
         found += [metadata for metadata in told if metadata is not None]
         return frozenset(time for metadata in found for time in metadata.commits_rollback)
@@ -151,7 +151,9 @@ class TimelineContents:
     def _history_with(self, instant: Instant) -> History | None:
         """Return the history as it is now, if the instant is in it."""
         for history in (self._history, open_history(self._storage, self._config)):
-            if history is not None and any(i.key == instant.key for i in history.instants()):
+            if history is not None and any(
+                i.key == instant.key for i in history.instants_at(instant.requested_time)
+            ):
                 self._history = history
                 return history
         return None

@@ -5,8 +5,8 @@ Nothing here is read to open a table: only questions about archived instants com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property, partial
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Protocol
 
 from tidelake.config import TableConfig
@@ -19,7 +19,8 @@ from tidelake.formats.lsm_history import HistoryInstant
 from tidelake.model import WRITE_ACTIONS, Action, Instant, State
 from tidelake.storage import Storage
 from tidelake.timeline.archive import current_manifest
-from tidelake.timeline.archived_times import ArchivedTimes, TimesPart
+from tidelake.timeline.archived_times import ArchivedTimes
+from tidelake.timeline.history_file import HistoryFile
 from tidelake.timeline.own_content import refuse_content_of_another
 from tidelake.timeline.timeline import requested_order
 
@@ -35,6 +36,18 @@ class History(Protocol):
 
     def instants(self) -> tuple[Instant, ...]:
         """Return the archived instants by requested time; they have no file name."""
+
+    def instants_at(self, requested_time: str) -> tuple[Instant, ...]:
+        """Return the archived instants that have this requested time."""
+
+    def instants_since(self, time: str) -> tuple[Instant, ...]:
+        """Return the instants requested or completed from `time` on, and perhaps others.
+
+        What is older is left out where that spares reading it.
+        """
+
+    def instants_of(self, action: Action) -> tuple[Instant, ...]:
+        """Return the archived instants of one action by requested time."""
 
     def writes_holding(self, text: str) -> tuple[Instant, ...]:
         """Return the archived writes in whose metadata `text` may occur, and perhaps others.
@@ -85,28 +98,35 @@ class LsmHistory:
         """Return the archived instants by requested time; they have no file name."""
         return self._instants
 
+    def instants_at(self, requested_time: str) -> tuple[Instant, ...]:
+        """Return the archived instants that have this requested time."""
+        files = [file for file in self._files if file.may_hold_time(requested_time)]
+        return tuple(i for i in _instants_in(files) if i.requested_time == requested_time)
+
+    def instants_since(self, time: str) -> tuple[Instant, ...]:
+        """Return the instants requested or completed from `time` on, and perhaps others."""
+        return _instants_in([file for file in self._files if file.may_reach(time)])
+
+    def instants_of(self, action: Action) -> tuple[Instant, ...]:
+        """Return the archived instants of one action by requested time."""
+        files = [file for file in self._files if file.may_hold_action(action)]
+        return tuple(i for i in _instants_in(files) if i.action is action)
+
     def writes_holding(self, text: str) -> tuple[Instant, ...]:
         """Return the archived writes in whose metadata `text` occurs."""
         return self._holding(text, self._files)
 
     def writes_under(self, write_id: str) -> tuple[Instant, ...]:
         """Return the archived writes that were made under `write_id`, and perhaps others."""
-        return self._holding(write_id, [p for p in self._files if self._may_hold(p, write_id)])
+        files = [file for file in self._files if file.may_hold_write_id(write_id)]
+        return self._holding(write_id, files)
 
-    def _may_hold(self, path: str, write_id: str) -> bool:
-        with self._storage.open(path) as source, reading(path):
-            return lsm_history.may_hold_write_id(source, write_id)
-
-    def _holding(self, text: str, paths: Iterable[str]) -> tuple[Instant, ...]:
-        found: set[tuple[str, Action]] = set()
-        for path in paths:
-            with self._storage.open(path) as source, reading(path):
-                found.update(lsm_history.instants_holding(source, text))
-        if not found:
-            return ()
+    def _holding(self, text: str, files: Iterable[HistoryFile]) -> tuple[Instant, ...]:
+        held = {file: set(file.holding(text)) for file in files}
+        found = set().union(*held.values())
         return tuple(
             i
-            for i in self._instants
+            for i in _instants_in([file for file, those in held.items() if those])
             if (i.requested_time, i.action) in found and i.action.completed_as in WRITE_ACTIONS
         )
 
@@ -137,52 +157,22 @@ class LsmHistory:
 
     @cached_property
     def _completion_times(self) -> ArchivedTimes:
-        return ArchivedTimes(
-            [
-                TimesPart(partial(self._span, path), partial(self._times, path))
-                for path in self._files
-            ]
-        )
-
-    def _span(self, path: str) -> tuple[str, str] | None:
-        with self._storage.open(path) as source, reading(path):
-            return lsm_history.requested_span(source)
-
-    def _times(self, path: str) -> Mapping[str, str]:
-        with self._storage.open(path) as source, reading(path):
-            return lsm_history.decode_times(source)
+        return ArchivedTimes(self._files)
 
     @cached_property
     def _instants(self) -> tuple[Instant, ...]:
-        found = {}
-        for _, archived in self._read(with_contents=False):
-            found[archived.requested_time, archived.action] = Instant(
-                requested_time=archived.requested_time,
-                action=archived.action,
-                state=State.COMPLETED,
-                completion_time=archived.completion_time,
-            )
-        return tuple(sorted(found.values(), key=requested_order))
+        return _instants_in(self._files)
 
     def _content_of(self, instant: Instant) -> tuple[HistoryInstant, str]:
-        return self._contents[instant.requested_time, instant.action]
+        key = instant.requested_time, instant.action
+        # Of an instant that is in several files the newest record counts.
+        for file in reversed(self._files):
+            if file.may_hold_time(instant.requested_time) and key in file.contents:
+                return file.contents[key], file.path
+        raise KeyError(key)
 
     @cached_property
-    def _contents(self) -> Mapping[tuple[str, Action], tuple[HistoryInstant, str]]:
-        return {
-            (archived.requested_time, archived.action): (archived, path)
-            for path, archived in self._read(with_contents=True)
-        }
-
-    def _read(self, *, with_contents: bool) -> Iterator[tuple[str, HistoryInstant]]:
-        for path in self._files:
-            with self._storage.open(path) as source, reading(path):
-                instants = lsm_history.decode_instants(source, with_contents=with_contents)
-            for instant in instants:
-                yield path, instant
-
-    @cached_property
-    def _files(self) -> tuple[str, ...]:
+    def _files(self) -> tuple[HistoryFile, ...]:
         """Return the files that the current manifest names; others in the folder do not count."""
         current = current_manifest(self._storage, self._folder)
         if current is None:
@@ -190,7 +180,14 @@ class LsmHistory:
         path = f"{self._folder}/{lsm_history.manifest_name(current)}"
         with reading(path):
             manifest = lsm_history.decode_manifest(self._storage.read(path))
-        return tuple(f"{self._folder}/{file.file_name}" for file in manifest.files)
+        paths = [f"{self._folder}/{file.file_name}" for file in manifest.files]
+        return tuple(HistoryFile(self._storage, path) for path in paths)
+
+
+def _instants_in(files: Iterable[HistoryFile]) -> tuple[Instant, ...]:
+    """Return the instants of some files by requested time, each once."""
+    found = {(i.requested_time, i.action): i for file in files for i in file.instants}
+    return tuple(sorted(found.values(), key=requested_order))
 
 
 class ArchivedLogHistory:
@@ -212,6 +209,19 @@ class ArchivedLogHistory:
     def instants(self) -> tuple[Instant, ...]:
         """Return the archived instants by requested time; they have no file name."""
         return self._instants
+
+    def instants_at(self, requested_time: str) -> tuple[Instant, ...]:
+        """Return the archived instants that have this requested time."""
+        return tuple(i for i in self._instants if i.requested_time == requested_time)
+
+    def instants_since(self, time: str) -> tuple[Instant, ...]:
+        """Return the instants requested or completed from `time` on, and perhaps others."""
+        del time  # the files do not say what is in them
+        return self._instants
+
+    def instants_of(self, action: Action) -> tuple[Instant, ...]:
+        """Return the archived instants of one action by requested time."""
+        return tuple(i for i in self._instants if i.action is action)
 
     def writes_holding(self, text: str) -> tuple[Instant, ...]:
         """Return the archived writes in whose metadata `text` may occur, and perhaps others."""

@@ -58,6 +58,11 @@ class Start:
     is_newest_saved: bool = False
     """Whether a savepoint keeps the newest of them, behind which archival may go on."""
 
+    @property
+    def earliest_unseen(self) -> str:
+        """Return a time before which nothing was requested and completed that this has not seen."""
+        return min([self.latest_requested, self.latest_completion, *self.pending])
+
     @classmethod
     def of(cls, timeline: Timeline, requested_time: str) -> Start:
         """Return the start of a write that saw `timeline`, with its own instant or without."""

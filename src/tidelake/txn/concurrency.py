@@ -281,7 +281,7 @@ class Reviewer:
     def _completed(self, ours: Footprint) -> list[Instant]:
         archived: Iterable[Instant] = ()
         if self.history is not None and self.start.may_miss(self.timeline):
-            archived = self.history.instants()
+            archived = self.history.instants_since(self.start.earliest_unseen)
         # A plan has seen what had completed by its time, whatever was pending then.
         basis = self.concurrency.basis if ours.kind is Kind.INGESTION else Basis.END
         known = completed_candidates(self.timeline, self.start, basis, archived)

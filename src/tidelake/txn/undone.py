@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from tidelake.errors import CorruptFileError, MissingFileError, WriteConflictError
-from tidelake.model import WRITE_ACTIONS, Action, Instant, State
+from tidelake.model import Action, Instant, State
 from tidelake.timeline import History, Timeline, TimelineContents
 
 
@@ -58,7 +58,7 @@ def gone_since(seen: Timeline, now: Timeline, history: History) -> list[str]:
     missing = [i for i in seen.writes() if i.requested_time not in there]
     if not missing:
         return []
-    archived = {i.requested_time for i in history.instants() if i.action in WRITE_ACTIONS}
+    archived = history.completion_times()
     return [i.requested_time for i in missing if i.requested_time not in archived]
 
 

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import io
 
+import pyarrow.parquet as pq
 import pytest
+from typing_extensions import override
 
 from tests.golden.timelines import UPGRADED, meta_files
 from tidelake.errors import Malformed
-from tidelake.formats import commit_metadata, lsm_history
+from tidelake.formats import commit_metadata, history_footer, lsm_history
 from tidelake.formats.commit_metadata import WRITE_ID, CommitMetadata
 from tidelake.formats.lsm_history import HistoryInstant, Manifest, ManifestFile
 from tidelake.model import Action
@@ -46,9 +48,12 @@ def test_times_and_instants_agree() -> None:
         i.requested_time: i.completion_time for i in instants if i.action is Action.COMMIT
     }
     times = [i.requested_time for i in instants]
-    assert lsm_history.requested_span(io.BytesIO(raw)) == (min(times), max(times))
-    written = lsm_history.encode_instants(instants)
-    assert lsm_history.requested_span(io.BytesIO(written)) == (min(times), max(times))
+    done = [i.completion_time for i in instants]
+    for data in (raw, lsm_history.encode_instants(instants)):
+        footer = history_footer.decode(io.BytesIO(data))
+        assert footer.requested == (min(times), max(times))
+        assert footer.completed == (min(done), max(done))
+        assert footer.actions == ("clean", "commit")
     assert all(i.metadata is None and i.plan is None for i in instants)
     assert {i.action for i in instants} == {Action.COMMIT, Action.CLEAN}
 
@@ -108,16 +113,87 @@ def committed(number: int, write_id: str | None) -> HistoryInstant:
     )
 
 
-def test_the_footer_rules_write_ids_out() -> None:
+def test_hashes_before_the_footer_rule_write_ids_out() -> None:
     written = [committed(n, f"batch {n}" if n % 2 else None) for n in range(40)]
     data = lsm_history.encode_instants(written)
-    held = [n for n in range(60) if lsm_history.may_hold_write_id(io.BytesIO(data), f"batch {n}")]
+    held = [
+        n for n in range(60) if history_footer.may_hold_write_id(io.BytesIO(data), f"batch {n}")
+    ]
     assert held == list(range(1, 40, 2))
     empty = lsm_history.encode_instants([committed(1, None)])
-    assert not lsm_history.may_hold_write_id(io.BytesIO(empty), "batch 1")
+    assert not history_footer.may_hold_write_id(io.BytesIO(empty), "batch 1")
 
 
 @pytest.mark.parametrize("table", ["v8_cow_archived_lsm", "v9_cow_archived_lsm"])
 def test_a_file_of_apache_hudi_does_not_say_which_write_ids_it_holds(table: str) -> None:
     for raw in history_files(table, ".parquet"):
-        assert lsm_history.may_hold_write_id(io.BytesIO(raw), "batch 1")
+        assert history_footer.may_hold_write_id(io.BytesIO(raw), "batch 1")
+
+
+def test_every_write_id_of_many_is_found() -> None:
+    ids = [f"batch {n}" for n in range(5000)]
+    data = with_ids(ids)
+    assert all(history_footer.may_hold_write_id(io.BytesIO(data), i) for i in ids)
+    absent = [f"other {n}" for n in range(2000)]
+    assert not any(history_footer.may_hold_write_id(io.BytesIO(data), i) for i in absent)
+
+
+def test_hashes_that_are_not_spread_evenly_are_found_all_the_same() -> None:
+    ids = sorted((f"batch {n}" for n in range(9000)), key=first_byte)[-3000:]
+    data = with_ids(ids)
+    assert all(history_footer.may_hold_write_id(io.BytesIO(data), i) for i in ids)
+    absent = [f"other {n}" for n in range(2000)]
+    assert not any(history_footer.may_hold_write_id(io.BytesIO(data), i) for i in absent)
+
+
+def test_a_look_up_reads_as_much_of_a_hundred_thousand_write_ids_as_of_a_thousand() -> None:
+    read = {}
+    for count in (1_000, 100_000):
+        source = CountingReader(with_ids([f"batch {n}" for n in range(count)]))
+        assert not history_footer.may_hold_write_id(source, "other")
+        read[count] = source.bytes_read
+    # Parquet readers take the last 64 KiB at once, in the hope that the footer is not longer.
+    assert read[100_000] <= (64 + 4 + 1) * 1024
+    assert read[1_000] > 4_000
+
+
+class CountingReader(io.BytesIO):
+    bytes_read = 0
+
+    @override
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self.bytes_read += len(data)
+        return data
+
+
+def test_damaged_hashes_rule_nothing_out() -> None:
+    data = with_ids([f"batch {n}" for n in range(9)])
+    hashes = history_footer.sorted_hashes(f"batch {n}" for n in range(9))
+    swapped = hashes[4:8] + hashes[:4] + hashes[8:]
+    assert history_footer.may_hold_write_id(io.BytesIO(data.replace(hashes, swapped)), "other")
+
+
+@pytest.mark.parametrize("count", [b"-1", b"99", b"9z"])
+def test_a_footer_with_a_false_count_is_malformed(count: bytes) -> None:
+    data = with_ids([f"batch {n}" for n in range(10)])
+    key = history_footer.WRITE_IDS.encode()
+    at = data.index(key) + len(key)
+    damaged = data[:at] + data[at:].replace(b"10", count, 1)
+    with pytest.raises(Malformed):
+        history_footer.may_hold_write_id(io.BytesIO(damaged), "batch 1")
+
+
+def with_ids(ids: list[str]) -> bytes:
+    """Return a history file that says these write ids, and has no instant."""
+    hashes = history_footer.sorted_hashes(ids)
+    plain = lsm_history.encode_instants([])
+    table = pq.read_table(io.BytesIO(plain))
+    told = {history_footer.WRITE_IDS: history_footer.hash_count(hashes)}
+    sink = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata(told), sink)
+    return history_footer.with_hashes(sink.getvalue(), hashes)
+
+
+def first_byte(write_id: str) -> bytes:
+    return history_footer.sorted_hashes([write_id])

@@ -1,0 +1,93 @@
+"""One Parquet file of the history, of which only that is read which a question needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import BinaryIO
+
+from tidelake.errors import reading
+from tidelake.formats import history_footer, lsm_history
+from tidelake.formats.history_footer import HistoryFooter, Span, may_hold
+from tidelake.formats.lsm_history import HistoryInstant
+from tidelake.model import Action, Instant, State
+from tidelake.storage import Storage
+
+
+class HistoryFile:
+    """A file of the history of layout 2; each part of it is read once, when first asked for."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage = storage
+        self.path = path
+
+    @property
+    def requested_span(self) -> Span | None:
+        """Return the range of the requested times of all instants, None when it is unknown."""
+        return self._footer.requested
+
+    @property
+    def completed_span(self) -> Span | None:
+        """Return the range of the completion times of all instants, None when it is unknown."""
+        return self._footer.completed
+
+    def may_hold_time(self, requested_time: str) -> bool:
+        """Return whether an instant of this requested time may be here."""
+        return may_hold(self.requested_span, requested_time, requested_time)
+
+    def may_reach(self, time: str) -> bool:
+        """Return whether an instant that was requested or completed from `time` on may be here."""
+        return may_hold(self.requested_span, time, "~") or may_hold(self.completed_span, time, "~")
+
+    def may_hold_action(self, action: Action) -> bool:
+        """Return whether an instant of this action may be here."""
+        return may_hold(self._footer.actions, action, action)
+
+    def may_hold_write_id(self, write_id: str) -> bool:
+        """Return whether a commit that was made under this write id may be here."""
+        with self._open() as source:
+            return history_footer.may_hold_write_id(source, write_id)
+
+    def holding(self, text: str) -> list[tuple[str, Action]]:
+        """Return requested time and action of the instants in whose metadata `text` occurs."""
+        with self._open() as source:
+            return lsm_history.instants_holding(source, text)
+
+    @cached_property
+    def times(self) -> Mapping[str, str]:
+        """Return requested to completion times of the writes."""
+        with self._open() as source:
+            return lsm_history.decode_times(source)
+
+    @cached_property
+    def instants(self) -> tuple[Instant, ...]:
+        """Return the instants; their contents are not read."""
+        with self._open() as source:
+            found = lsm_history.decode_instants(source, with_contents=False)
+        return tuple(
+            Instant(
+                requested_time=archived.requested_time,
+                action=archived.action,
+                state=State.COMPLETED,
+                completion_time=archived.completion_time,
+            )
+            for archived in found
+        )
+
+    @cached_property
+    def contents(self) -> Mapping[tuple[str, Action], HistoryInstant]:
+        """Return the instants with their contents, by requested time and action."""
+        with self._open() as source:
+            found = lsm_history.decode_instants(source, with_contents=True)
+        return {(archived.requested_time, archived.action): archived for archived in found}
+
+    @cached_property
+    def _footer(self) -> HistoryFooter:
+        with self._open() as source:
+            return history_footer.decode(source)
+
+    @contextmanager
+    def _open(self) -> Iterator[BinaryIO]:
+        with self._storage.open(self.path) as source, reading(self.path):
+            yield source
