@@ -12,7 +12,7 @@ export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format golden fuzz long sim scenarios interop sample bench clean
+.PHONY: help setup demo test deep check format golden fuzz long sim scenarios interop sample bench clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,8 +23,11 @@ setup: $(READY) ## put everything into .venv, and say which Java will be used
 demo: $(READY) ## read a table that Apache Hudi wrote, then write one and let hudi-rs read it
 	@$(PY) scripts/demo.py
 
-test: $(READY) ## run the tests
+test: $(READY) ## run the tests, some of every kind: minutes
 	$(PY) -m pytest --numprocesses auto --dist worksteal
+
+deep: $(READY) ## the other tests: more kinds of tables, crashes and kills at every point, fleets
+	$(PY) -m pytest --numprocesses auto --dist worksteal -m "deep and not fuzz and not interop and not long"
 
 check: $(READY) ## format, lint, types and import contracts
 	.venv/bin/ruff format --check .
@@ -46,7 +49,7 @@ long: $(READY) ## every kind of table and thousands of random writes, against hu
 	$(PY) -m pytest tests/spark tests/writes tests/many -m long -s
 
 sim: $(READY) ## forty thousand seeded histories of all that a table can meet, with every fault
-	TIDELAKE_SEEDS=0-40000 $(PY) -m pytest tests/sim -k every_history -n auto --timeout 7200
+	TIDELAKE_SEEDS=0-40000 $(PY) -m pytest tests/sim -k every_history -m "not long" -n auto --timeout 7200
 	$(PY) -m pytest tests/sim -k "not every_history" -m "long or not long" -s --timeout 7200
 
 scenarios: $(READY) ## a line for each history that many writers can make, and whether it ends as it should

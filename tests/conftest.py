@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 from tests.golden import harness
+from tests.lanes import leave_samples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("tidelake", deadline=None)
 settings.load_profile("tidelake")
+
+
+@pytest.hookimpl(tryfirst=True)  # marks are looked at by others
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    leave_samples(items)
 
 
 class Unpack(Protocol):

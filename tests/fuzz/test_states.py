@@ -24,6 +24,7 @@ def check(report: Report) -> None:
     assert report.ends["same rows"], report.ends
 
 
+@pytest.mark.deep
 def test_tables_in_random_states() -> None:
     check(run(cases(per_table=4, first_seed=0), attempt_state))
 

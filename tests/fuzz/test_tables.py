@@ -46,6 +46,7 @@ def check(report: Report) -> None:
     assert report.ends["refused"], report.ends
 
 
+@pytest.mark.deep
 def test_damaged_tables() -> None:
     check(run(cases(per_table=6, first_seed=0), attempt_table))
 

@@ -12,6 +12,7 @@ from tests.golden.harness import Verdict
 from tests.golden.local_table import LocalTable
 
 
+@pytest.mark.sampled(80)
 @pytest.mark.parametrize("name", harness.names())
 def test_answers_are_those_of_apache_hudi(name: str, golden_table: Unpack) -> None:
     golden, root = harness.load(name), golden_table(name)

@@ -25,6 +25,7 @@ MERGED = [n for n in harness.names() if harness.load(n).table_type == "MERGE_ON_
 SPOKEN_FOR = {"v8_mor_clustering_inflight", "v9_mor_clustering_inflight"}
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MERGED)
 def test_a_compaction_changes_no_answer(name: str, golden_table: Unpack, tmp_path: Path) -> None:

@@ -87,12 +87,14 @@ def hold(crowd: Crowd, seconds: float, every: float) -> None:
     assert len(crowd.completed()) > 1
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(WORLDS)[:1])
 def test_what_processes_did_is_what_the_table_holds(tmp_path: Path, name: str) -> None:
     hold(Crowd(tmp_path / "t", WORLDS[name], seed=1), seconds=12, every=1)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_what_drivers_of_spark_did_is_what_the_table_holds(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path / "t", next(iter(ON_SPARK.values())), seed=1)

@@ -58,6 +58,7 @@ def hold(fleet: Fleet, seconds: float, kill_every: float) -> None:
     print(f"{landed} of {noted} writes landed, {killed} processes killed")  # noqa: T201
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_nothing_that_was_committed_is_lost(tmp_path: Path, mode: str) -> None:

@@ -391,6 +391,7 @@ MEETINGS = [
 ]
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(("start", "writers", "crossed"), MEETINGS)
 def test_C_26_two_writers_of_any_modes_meet_in_a_bucket(
     tmp_path: Path, start: Callable[[Lake], None], writers: tuple[str, str], crossed: bool

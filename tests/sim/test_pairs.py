@@ -149,6 +149,7 @@ def test_each_of_two_gives_way_in_front_of_any_of_its_calls() -> None:
     assert {*found} == {"aabb", "abba", "baab", "bbaa"}
 
 
+@pytest.mark.deep
 def test_orders_of_some_pairs() -> None:
     every = [pair for name in WORLDS for pair in pairs(name)]
     random.Random(int(os.environ.get("TIDELAKE_SEED", "0"))).shuffle(every)

@@ -37,6 +37,7 @@ def test_a_kept_history_ends_well_without_its_fault(fault: str) -> None:
     assert play(kept(fault)).wrong == []
 
 
+@pytest.mark.deep
 def test_a_fault_is_found_and_shrunk() -> None:
     fault = "no lock"
     world, _ = PLANTED[fault]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_cluster_writes_tables_and_survives_its_losses() -> None:
     done = subprocess.run(

@@ -40,6 +40,7 @@ def rows_of(table: Table) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in table.read().collect())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("version", [6, 9])
 def test_plan_and_run(spark: SparkSession, tmp_path: Path, version: int) -> None:
     table = logged(spark, tmp_path / "t", version=version)
@@ -59,6 +60,7 @@ def test_plan_and_run(spark: SparkSession, tmp_path: Path, version: int) -> None
     assert sorted(tuple(r) for r in table.read_optimized().collect()) == rows_of(table)
 
 
+@pytest.mark.deep
 def test_more_groups_than_cores_are_compacted_in_several_jobs(
     spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,6 +98,7 @@ def test_bad_requests_are_refused(spark: SparkSession, tmp_path: Path) -> None:
         table.compact({"hoodie.compact.inline": "true", "hoodie.compact.schedule.inline": "true"})
 
 
+@pytest.mark.deep
 def test_the_command_line(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -66,10 +66,13 @@ def write_all(spark: SparkSession, cases: Sequence[Case], scratch: Path, seed: s
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "cases", [SAMPLE[:2], pytest.param(SAMPLE[2:], marks=pytest.mark.deep)], ids=["two", "others"]
+)
 def test_two_readers_agree_with_the_model_on_a_table_of_each_kind(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, cases: Sequence[Case]
 ) -> None:
-    write_all(spark, SAMPLE, tmp_path, os.environ.get("TIDELAKE_SEED", ""))
+    write_all(spark, cases, tmp_path, os.environ.get("TIDELAKE_SEED", ""))
 
 
 @pytest.mark.long

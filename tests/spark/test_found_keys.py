@@ -40,6 +40,7 @@ class Trips:
         return sorted((r["id"], r["city"], r["ts"]) for r in self.table.read().collect())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [6, 9])
 def test_a_key_that_was_deleted_comes_back_elsewhere_with_a_lower_ordering_value(
@@ -63,6 +64,7 @@ def test_a_key_that_moved_is_changed_where_it_is(spark: SparkSession, tmp_path: 
     assert trips.rows() == [("a", "oslo", 4), ("b", "oslo", 1)]
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_key_that_was_deleted_and_inserted_is_in_one_file_only(
     spark: SparkSession, tmp_path: Path
@@ -75,6 +77,7 @@ def test_a_key_that_was_deleted_and_inserted_is_in_one_file_only(
     assert trips.rows() == [("a", "oslo", 3), ("b", "oslo", 1)]
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_key_that_came_back_behind_a_plan_is_found_after_it(
     spark: SparkSession, tmp_path: Path
@@ -93,6 +96,7 @@ def test_a_key_that_came_back_behind_a_plan_is_found_after_it(
     assert trips.rows() == [("b", "oslo", 1)]
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_of_a_key_that_comes_in_two_partitions_the_newer_row_is_taken(
     spark: SparkSession, tmp_path: Path

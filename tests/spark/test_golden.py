@@ -47,6 +47,7 @@ CHOSEN = [
 ]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", CHOSEN)
 def test_answers_are_those_of_apache_hudi(
     name: str, spark: SparkSession, golden_table: Unpack

@@ -17,6 +17,7 @@ print(sorted(r.id for r in spark.range(3).mapInArrow(lambda batches: batches, "i
 """
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_spark_runs_on_the_packaged_java_where_the_machine_has_none(tmp_path: Path) -> None:
     tools = tmp_path / "bin"

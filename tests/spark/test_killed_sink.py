@@ -74,6 +74,7 @@ def killed_after_a_commit(tmp_path: Path, random: Random) -> None:
             process.wait()
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.long)])

@@ -72,6 +72,7 @@ def at_once(*writes: Callable[[], Commit]) -> list[Any]:
         return list(pool.map(run, writes))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_b20_the_same_file_group_takes_retries_and_loses_nothing(
@@ -95,6 +96,7 @@ def test_b20_the_same_file_group_takes_retries_and_loses_nothing(
     assert not [i for i in table.timeline() if not i.is_completed]
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_b31_disjoint_partitions_all_commit(spark: SparkSession, tmp_path: Path) -> None:
     table = create(spark, tmp_path, "COPY_ON_WRITE", 6, OCC)
@@ -111,6 +113,7 @@ def test_b31_disjoint_partitions_all_commit(spark: SparkSession, tmp_path: Path)
     assert found(table) == dict.fromkeys(partitions, (2, 1))
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_c01_non_blocking_writers_of_one_key_all_commit(
     spark: SparkSession, tmp_path: Path
@@ -132,6 +135,7 @@ def test_c01_non_blocking_writers_of_one_key_all_commit(
     assert all(i.endswith("-0000-0000-0000-000000000000-0") for i in ids)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_f08_two_schema_changes_meet(spark: SparkSession, tmp_path: Path) -> None:
     table = create(spark, tmp_path, "COPY_ON_WRITE", 9, OCC)

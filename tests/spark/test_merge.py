@@ -79,6 +79,7 @@ def blocks(table: Table) -> list[tuple[bool, list[str]]]:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_that_match_are_updated_and_others_inserted(
     spark: SparkSession, tmp_path: Path, kind: str
@@ -97,6 +98,7 @@ def test_rows_that_match_are_updated_and_others_inserted(
     assert len([i for i in table.timeline() if i.is_completed]) == 2
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_first_clause_whose_condition_is_true_applies(
     spark: SparkSession, tmp_path: Path, kind: str
@@ -142,6 +144,7 @@ def test_a_condition_that_is_null_does_not_apply(spark: SparkSession, tmp_path: 
     assert rows(table) == sorted(OLD, key=str)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["cow", "mor", "bucket"])
 def test_rows_that_no_source_row_matches_are_changed_too(
     spark: SparkSession, tmp_path: Path, kind: str
@@ -429,6 +432,7 @@ def test_tables_without_meta_columns_are_not_merged(spark: SparkSession, tmp_pat
 STREAM = {"hoodie.write.partial.update.schema": "*"}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["cow", "mor", "bucket"])
 def test_streams_that_own_columns_upsert_them_alone(
     spark: SparkSession, tmp_path: Path, kind: str

@@ -27,6 +27,7 @@ def ask(tables: list[str], environment: dict[str, str]) -> list[dict[str, object
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_workers_read_a_table_that_sparks_readers_do_not_reach() -> None:
     found = ask(TABLES, {"TIDELAKE_HADOOP_AWS": ""})

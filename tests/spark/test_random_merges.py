@@ -205,6 +205,7 @@ def merge_often(spark: SparkSession, root: Path, kind: str, seed: int, steps: in
         assert found == model.rows, f"TIDELAKE_SEED={seed}, {kind}, step {step}"
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["v9-cow", "v9-mor"])
 def test_random_merges_leave_what_the_model_holds(

@@ -64,6 +64,7 @@ def found(table: Table, key: str) -> list[tuple[str, str, int, int]]:
     ]
 
 
+@pytest.mark.sampled(1)
 def test_keys_are_found_where_the_index_has_them(
     spark: SparkSession, tmp_path: Path, table_type: str
 ) -> None:
@@ -85,6 +86,7 @@ def test_keys_are_found_where_the_index_has_them(
     assert found(table, "k1") == [("city=c2", "c2", 4, 4)]
 
 
+@pytest.mark.sampled(1)
 def test_a_key_with_another_partition_stays_unless_asked_for(
     spark: SparkSession, tmp_path: Path, table_type: str
 ) -> None:
@@ -103,6 +105,7 @@ def test_a_key_with_another_partition_stays_unless_asked_for(
     assert moving.read().count() == 31
 
 
+@pytest.mark.sampled(1)
 def test_keys_of_replaced_partitions_are_new_when_they_come_again(
     spark: SparkSession, tmp_path: Path, table_type: str
 ) -> None:
@@ -117,6 +120,7 @@ def test_keys_of_replaced_partitions_are_new_when_they_come_again(
     assert found(table, "k1") == [("city=c1", "c1", 3, 1)]
 
 
+@pytest.mark.sampled(1)
 def test_what_a_merge_or_a_row_deleted_is_new_when_it_comes_again(
     spark: SparkSession, tmp_path: Path, table_type: str
 ) -> None:
@@ -149,6 +153,7 @@ def test_what_a_merge_or_a_row_deleted_is_new_when_it_comes_again(
     assert table.read().count() == 8
 
 
+@pytest.mark.deep
 def test_many_keys_are_looked_up_where_their_entries_lie(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -178,6 +183,7 @@ def test_without_an_index_every_partition_is_looked_through(
     assert [(path, fare) for path, _, _, fare in found(indexed, "k0")] == [("city=c0", 500)]
 
 
+@pytest.mark.deep
 def test_a_large_metadata_table_is_compacted_by_workers(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -200,6 +206,7 @@ def test_a_large_metadata_table_is_compacted_by_workers(
     assert all(own.storage.stat(stat.path or "") is not None for stat in stats)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("has_metadata_table", [False, True])
 def test_a_table_that_has_rows_gets_an_index_of_them(
     spark: SparkSession, tmp_path: Path, table_type: str, has_metadata_table: bool

@@ -92,6 +92,7 @@ def found(table: Table) -> dict[str, tuple[Any, ...]]:
     return {row["id"]: tuple(row[n] for n in NAMES[1:]) for row in table.read().collect()}
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_two_streams_and_a_backfill_join_in_one_table(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")

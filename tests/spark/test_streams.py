@@ -94,6 +94,7 @@ def test_a_batch_that_comes_again_is_written_once(spark: SparkSession, tmp_path:
     assert table.read().count() == 3
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_two_streams_may_begin_a_table_at_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -105,6 +106,7 @@ def test_two_streams_may_begin_a_table_at_once(
     assert found(Table.open(spark, path)) == {"a": (1, 1)}
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_outside_of_a_query_the_number_of_a_batch_tells(
     spark: SparkSession, tmp_path: Path
@@ -115,6 +117,7 @@ def test_outside_of_a_query_the_number_of_a_batch_tells(
     assert found(Table.open(spark, str(tmp_path / "t"))) == {"a": (1, 1)}
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_name_belongs_to_one_checkpoint(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

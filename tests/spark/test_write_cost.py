@@ -70,6 +70,7 @@ def listed() -> list[str]:
     return _LISTED
 
 
+@pytest.mark.sampled(1)
 def test_a_small_commit_with_the_bucket_index_takes_two_jobs(
     spark: SparkSession, tmp_path: Path, table_type: str
 ) -> None:
@@ -80,6 +81,7 @@ def test_a_small_commit_with_the_bucket_index_takes_two_jobs(
     assert len(ran) == 2
 
 
+@pytest.mark.sampled(1)
 def test_a_write_lists_the_timeline_twice_and_each_partition_once(
     spark: SparkSession, tmp_path: Path, table_type: str, listed: list[str]
 ) -> None:
@@ -92,6 +94,7 @@ def test_a_write_lists_the_timeline_twice_and_each_partition_once(
     assert partitions == ["city=city0", "city=city1", "city=city2"]
 
 
+@pytest.mark.sampled(1)
 def test_a_small_commit_that_looks_for_keys_takes_six_jobs(
     spark: SparkSession, tmp_path: Path, table_type: str
 ) -> None:
@@ -102,6 +105,7 @@ def test_a_small_commit_that_looks_for_keys_takes_six_jobs(
     assert len(ran) <= 6
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", [BUCKETS, SIMPLE], ids=["buckets", "simple"])
 @pytest.mark.parametrize("tasks", ["2", "9"])
 def test_rows_that_are_spread_over_tasks_reach_their_groups(
@@ -116,6 +120,7 @@ def test_rows_that_are_spread_over_tasks_reach_their_groups(
     assert sorted(table.read().collect()) == sorted(changes(spark, 1).collect())
 
 
+@pytest.mark.sampled(1)
 def test_a_small_merge_takes_few_jobs(spark: SparkSession, tmp_path: Path, table_type: str) -> None:
     path = made(spark, tmp_path, table_type, BUCKETS)
     merge = Table.open(spark, path).merge(changes(spark, 1)).when_matched_update({"fare": "7"})

@@ -231,6 +231,7 @@ class Changing:
         yield pa.RecordBatch.from_arrays(made, names)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", [WriteOperation.UPSERT, WriteOperation.INSERT_OVERWRITE])
 def test_rows_that_change_between_two_runs_are_not_written(
@@ -346,6 +347,7 @@ def test_duplicates_of_an_insert_are_dropped_kept_or_combined(
     assert [r[0] for r in rows(trips, "id")] == ["a", "a", "b", "c", "c", "d"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "mode", ["NONE", "GLOBAL_SORT", "PARTITION_SORT", "PARTITION_PATH_REPARTITION_AND_SORT"]
@@ -399,6 +401,7 @@ EMPTY: tuple[Any, ...] = ("k2", *[None] * 18)
 HALF: tuple[Any, ...] = ("k3", False, *[None] * 14, [], {}, (None, None))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("table_type", "log_format"),
@@ -438,6 +441,7 @@ def test_a_number_that_is_none_is_found_among_others(spark: SparkSession, tmp_pa
     assert [r.id for r in table.read(where="x > 0.5").orderBy("id").collect()] == [2, 3, 4]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_nan_is_the_greatest_ordering_value_and_minus_zero_is_below_zero(
@@ -468,6 +472,7 @@ ODD_KEYS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("door", ["table", "data source"])
 @pytest.mark.parametrize(("key", "kind"), [("id", None), ("id", "COMPLEX"), ("id,n", None)])
@@ -507,6 +512,7 @@ def test_partitions_are_named_by_value_too(spark: SparkSession, tmp_path: Path) 
     assert [r[0] for r in rows(table, "id")] == ["c"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("index", ["SIMPLE", "BUCKET"])
 @pytest.mark.parametrize("version", ["6", "9"])

@@ -24,6 +24,7 @@ def copies(origin: Path, scratch: Path, count: int) -> Iterator[tuple[int, Path]
         shutil.rmtree(root)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", list(Fault), ids=str)
 @each_version

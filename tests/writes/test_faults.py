@@ -58,6 +58,7 @@ def goes_on(root: Path, case: Case, steps: list[Step]) -> None:
     assert not list((root / ".hoodie" / ".temp").rglob("*.arrow"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "do"),

@@ -98,6 +98,7 @@ def strays(root: Path, case: Case) -> list[str]:
     return found
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("do", list(KILLED), ids=str)
 @pytest.mark.parametrize(
@@ -149,6 +150,7 @@ def test_a_killed_writer_leaves_the_state_before_or_after(
     assert 0 < landed < killed
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize("goes_on", [Do.UPSERT, Do.COMPACT], ids=str)
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ def write_many(seeds: range, scratch: Path) -> None:
     assert sum(len(table.steps) for table in tables) > 2 * len(seeds)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_random_writes_leave_what_the_model_holds(tmp_path: Path) -> None:
     write_many(range(SEED, SEED + SEQUENCES), tmp_path)

@@ -167,6 +167,7 @@ def listed_files(root: Path) -> set[str]:
     return {f"{at}/{info.name}" for at in found.partitions() for info in found.files(at)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("service", SERVICES)
 @pytest.mark.parametrize(

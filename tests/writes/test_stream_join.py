@@ -193,6 +193,7 @@ FEW_AND_MANY = pytest.mark.parametrize("few", [1, pytest.param(40, marks=pytest.
 # --- tests --------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @FEW_AND_MANY
 @pytest.mark.parametrize("version", [8, 9])
@@ -237,6 +238,7 @@ def check_one_time(
     assert table.rows(plan) == {key: row for key, row in then.items() if key in touched}, number
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @FEW_AND_MANY
 @pytest.mark.parametrize("version", [8, 9])

@@ -144,6 +144,7 @@ def compact(root: Path, options: Mapping[str, str]) -> None:
         compactor.run(planned)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("version", [8, 9])
 @pytest.mark.parametrize("index", [{}, BUCKET], ids=["simple", "bucket"])
 def test_random_streams_leave_what_the_model_holds_however_often_logs_are_compacted(

@@ -97,6 +97,7 @@ def compact(table: WrittenTable) -> None:
         table.write(rows, WriteKind.CREATE)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("merge", [EVENT, MergeSpec()], ids=["event", "commit"])
 @pytest.mark.parametrize("form", LogFormat)
 @pytest.mark.parametrize("version", [8, 9])

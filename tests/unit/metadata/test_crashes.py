@@ -137,6 +137,7 @@ QUICK = [(9, TableType.COPY_ON_WRITE, 3), (9, TableType.MERGE_ON_READ, 1)]
 CASES = [(v, t, n) for v in (8, 9) for t in TableType for n in (1, 3)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("table_version", "table_type", "earlier"),
     [case if case in QUICK else pytest.param(*case, marks=pytest.mark.long) for case in CASES],

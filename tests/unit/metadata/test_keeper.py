@@ -130,6 +130,7 @@ def test_a_write_may_take_it_out_of_use(table_version: int, table_type: TableTyp
     agrees(storage)
 
 
+@pytest.mark.sampled(3)
 @each_kind
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_crash_at_any_call_never_hides_rows(
@@ -158,6 +159,7 @@ def test_a_crash_at_any_call_never_hides_rows(
             agrees(storage)
 
 
+@pytest.mark.sampled(2)
 @each_kind
 def test_a_crash_at_any_call_of_the_recovery_is_recovered_from(
     table_version: int, table_type: TableType
@@ -233,6 +235,7 @@ def test_a_write_is_made_good_without_what_is_listed(
     assert record.entries.keys() == files["p=1"].keys()
 
 
+@pytest.mark.sampled(2)
 @each_kind
 def test_a_crash_while_it_is_built_leaves_a_table_without(
     table_version: int, table_type: TableType

@@ -117,6 +117,7 @@ def test_a_pending_savepoint_hides_no_key_of_the_write_that_it_keeps(
     agrees(root)
 
 
+@pytest.mark.sampled(3)
 @each_kind
 @pytest.mark.parametrize("staged", ["false", "true"])
 def test_an_overwrite_takes_the_keys_of_what_it_replaces_out_of_the_index(

@@ -81,6 +81,7 @@ def test_statistics_and_keys_stay_as_long_as_they_can_be_told_apart(table_type: 
     assert RECORD_INDEX not in load_table_config(compacted).metadata_partitions
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("compact_after", [2, 100])
 @pytest.mark.parametrize("kind", [(6, TableType.MERGE_ON_READ), (9, TableType.COPY_ON_WRITE)])
 def test_a_crash_at_any_call_leaves_what_readers_find_true(

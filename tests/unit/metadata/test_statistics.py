@@ -219,6 +219,7 @@ BOUNDED = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("version", [6, 9])
 @pytest.mark.parametrize("table_type", TableType)
 def test_a_metadata_table_stays_bounded(

@@ -161,6 +161,7 @@ def test_base_files_hold_no_tombstones(table_version: int, table_type: TableType
     assert file.info["minRecordKey"] == b"__all_partitions__"
 
 
+@pytest.mark.sampled(2)
 @each_kind
 def test_a_crash_at_any_call_of_a_compaction_hides_nothing(
     table_version: int, table_type: TableType

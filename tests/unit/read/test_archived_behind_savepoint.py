@@ -45,6 +45,7 @@ def saved_early(root: str, given: dict[str, str]) -> list[str]:
     return writes
 
 
+@pytest.mark.sampled(4)
 @each_kind
 @each_listing
 def test_every_reader_answers_as_before(

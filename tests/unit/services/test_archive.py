@@ -93,6 +93,7 @@ def test_nothing_is_lost_and_nothing_is_there_twice(
     assert archived(table) == 0
 
 
+@pytest.mark.sampled(2)
 @each_kind
 def test_a_crash_at_any_call_is_gone_on_from(table_version: int, table_type: TableType) -> None:
     table = long_lived(table_version, table_type)

@@ -64,6 +64,7 @@ def test_no_row_goes_back_in_time(table_version: int, table_type: TableType) -> 
     assert table.toy.rows().items() >= after.items()
 
 
+@pytest.mark.sampled(2)
 @each_kind
 def test_a_crash_at_any_call_of_the_archival_or_the_deletion(
     table_version: int, table_type: TableType

@@ -144,6 +144,7 @@ MANIFOLD = [
 ]
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("table", MANIFOLD)
 def test_a_clean_by_any_policy_leaves_the_rows(table: str, tmp_path: Path) -> None:
     case = harness.load(table)

@@ -90,6 +90,7 @@ def test_a_restore_brings_the_table_back(table_version: int, table_type: TableTy
     assert table.rows() == rows
 
 
+@pytest.mark.sampled(2)
 @each_kind
 def test_a_crash_at_any_call_of_a_restore_is_gone_on_from(
     table_version: int, table_type: TableType

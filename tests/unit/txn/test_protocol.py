@@ -112,6 +112,7 @@ def test_a_crash_at_any_call_leaves_the_table_before_or_after(
     assert seen == {False, True}
 
 
+@pytest.mark.sampled(2)
 @each_kind
 def test_a_crash_at_any_call_of_the_recovery_is_recovered_from(
     table_version: int, table_type: TableType
