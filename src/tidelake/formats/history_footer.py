@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -23,7 +24,8 @@ Span = tuple[str, str]
 
 #: Key of the footer under which stands how many hashes there are.
 WRITE_IDS = "tidelake.write.id.hashes"
-_HASH_BYTES = 4
+_HASH = np.dtype(">u4")
+_HASH_BYTES = _HASH.itemsize
 _HASHES_A_READ = 1024
 _TRAILER_BYTES = 8  # the length of the footer, and the magic word
 
@@ -35,20 +37,16 @@ class HistoryFooter:
     requested: Span | None
     completed: Span | None
     actions: Span | None
-    hashes: int | None
-    """How many hashes of write ids there are; files that Apache Hudi wrote do not say."""
 
 
 def decode(source: BinaryIO) -> HistoryFooter:
     """Return what the footer of a history file says, and read nothing else."""
     try:
         footer = pq.ParquetFile(source).metadata
-        told = (footer.metadata or {}).get(WRITE_IDS.encode())
         return HistoryFooter(
             requested=_span(footer, "instantTime"),
             completed=_span(footer, "completionTime"),
             actions=_span(footer, "action"),
-            hashes=None if told is None else int(told),
         )
     except (pa.ArrowException, OSError, ValueError, MemoryError) as cause:
         raise Malformed(f"this is no sound Parquet file: {cause}") from cause
@@ -91,23 +89,23 @@ def with_hashes(file: bytes, hashes: bytes) -> bytes:
 
 def may_hold_write_id(source: BinaryIO, write_id: str) -> bool:
     """Return whether a commit in a history file may have been made under this write id."""
-    count = decode(source).hashes
+    count = _hashes_before_footer(source)
     if count is None:
         return True
     end = source.seek(0, io.SEEK_END) - _TRAILER_BYTES
     start = end - _footer_length(_read(source, end, _TRAILER_BYTES)) - count * _HASH_BYTES
     if count < 0 or start < 0:
         raise Malformed(f"a history file cannot have {count} write ids")
-    wanted = _hash(write_id)
+    wanted = int.from_bytes(_hash(write_id), "big")
     low, high = 0, count
     # Hashes are spread evenly, so that the first guess is nearly always right.
-    guess = count * int.from_bytes(wanted, "big") >> (8 * _HASH_BYTES)
+    guess = count * wanted >> (8 * _HASH_BYTES)
     while low < high:
         first = max(low, guess - _HASHES_A_READ // 2)
         last = min(high, first + _HASHES_A_READ)
         data = _read(source, start + first * _HASH_BYTES, (last - first) * _HASH_BYTES)
-        found = [data[at : at + _HASH_BYTES] for at in range(0, len(data), _HASH_BYTES)]
-        if wanted in found or found != sorted(found):
+        found = np.frombuffer(data, _HASH)
+        if (found == wanted).any() or not (found[:-1] < found[1:]).all():
             return True  # what is not in order is damaged and rules nothing out
         if wanted < found[0]:
             high = first
@@ -117,6 +115,15 @@ def may_hold_write_id(source: BinaryIO, write_id: str) -> bool:
             return False
         guess = (low + high) // 2
     return False
+
+
+def _hashes_before_footer(source: BinaryIO) -> int | None:
+    """Return how many hashes a file has, None when it does not say, as those of Apache Hudi."""
+    try:
+        told = (pq.ParquetFile(source).metadata.metadata or {}).get(WRITE_IDS.encode())
+        return None if told is None else int(told)
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as cause:
+        raise Malformed(f"this is no sound Parquet file: {cause}") from cause
 
 
 def _read(source: BinaryIO, at: int, size: int) -> bytes:
