@@ -59,6 +59,8 @@ from tidelake.txn import InstantTimes
 from tidelake.view import StorageListing, TableView
 
 _log = logging.getLogger(__name__)
+#: How long files may be deleted without a look at the lock.
+_LOOKS_EVERY_MS = 500
 
 _PAYLOAD = "org.apache.hudi.metadata.HoodieMetadataPayload"
 _KEY_GENERATOR = "org.apache.hudi.metadata.HoodieTableMetadataKeyGenerator"
@@ -132,8 +134,7 @@ def build(
             parts[RECORD_INDEX] = [{} for _ in range(_index_groups(files))]
             definitions[RECORD_INDEX] = _index_definition(config.table_version)
     folder = SubStorage(env.storage, METADATA_FOLDER)
-    times.ensure()
-    folder.delete_folder("")
+    _delete_older(env, folder, times)
     entries = own_properties(config)
     content = encode_properties(entries, env.clock.now_ms(), "Properties saved on")
     times.ensure()
@@ -177,6 +178,19 @@ def build(
 class _Statistics:
     parts: Mapping[str, Sequence[Mapping[str, bytes]]]
     definitions: Mapping[str, IndexDefinition]
+
+
+def _delete_older(env: Env, folder: SubStorage, times: InstantTimes) -> None:
+    """Delete what is left of an older one, and nothing of one that others build meanwhile."""
+    times.ensure()
+    looked_ms = env.clock.now_ms()
+    for path in folder.files_below(""):
+        if not 0 <= env.clock.now_ms() - looked_ms < _LOOKS_EVERY_MS:
+            times.ensure()
+            looked_ms = env.clock.now_ms()
+        folder.delete(path)
+    times.ensure()
+    folder.delete_folder("")
 
 
 def _statistics(

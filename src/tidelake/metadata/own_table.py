@@ -25,14 +25,14 @@ from tidelake.formats.metadata_record import file_group_of
 from tidelake.formats.metadata_schema import record_schema_text
 from tidelake.metadata.file_group import WAY_OUT
 from tidelake.metadata.names import FILES, METADATA_FOLDER, group_file_id, is_build
+from tidelake.metadata.own_config import load_own_config
 from tidelake.model import Action, FileGroupId, FileSlice, State
-from tidelake.storage import Storage, SubStorage
+from tidelake.storage import Storage
 from tidelake.timeline import (
     Publisher,
     Timeline,
     TimelineContents,
     load_history_times,
-    load_table_config,
     load_timeline,
 )
 from tidelake.txn import InstantTimes
@@ -90,10 +90,10 @@ class OwnTable:
     @classmethod
     def load(cls, table: Storage) -> Self | None:
         """Return the metadata table of the table in that storage, or None when none lies there."""
-        folder = SubStorage(table, METADATA_FOLDER)
-        if not folder.exists(".hoodie"):
+        found = load_own_config(table)
+        if found is None:
             return None
-        config = load_table_config(folder)
+        folder, config = found
         return cls(folder, config, load_timeline(folder, config))
 
     def reloaded(self) -> OwnTable:

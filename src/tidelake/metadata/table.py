@@ -38,17 +38,16 @@ from tidelake.metadata.names import (
     BLOOM_FILTERS,
     COLUMN_STATS,
     FILES,
-    METADATA_FOLDER,
     PARTITION_STATS,
     RECORD_INDEX,
 )
+from tidelake.metadata.own_config import load_own_config
 from tidelake.model import ColumnStats, Instant
-from tidelake.storage import FileInfo, Storage, SubStorage
+from tidelake.storage import FileInfo, Storage
 from tidelake.timeline import (
     Timeline,
     TimelineContents,
     load_history_times,
-    load_table_config,
     load_timeline,
 )
 from tidelake.view import StorageListing, TableView
@@ -100,11 +99,11 @@ class MetadataTable:
         """
         if FILES not in config.metadata_partitions:
             return None
-        folder = SubStorage(storage, METADATA_FOLDER)
-        if not folder.exists(".hoodie"):
+        found = load_own_config(storage)
+        if found is None:
             return None
+        folder, own_config = found
         with reading_metadata(""):
-            own_config = load_table_config(folder)
             own_timeline = load_timeline(folder, own_config)
             contents = TimelineContents(folder, own_config)
             missing = unknown(timeline.writes(), timeline, own_timeline, contents)
@@ -288,11 +287,11 @@ class MetadataTable:
 
 def unknown_writes(storage: Storage, config: TableConfig, timeline: Timeline) -> Sequence[Instant]:
     """Return the completed writes that a metadata table in use was never told of."""
-    folder = SubStorage(storage, METADATA_FOLDER)
-    if FILES not in config.metadata_partitions or not folder.exists(".hoodie"):
+    found = load_own_config(storage) if FILES in config.metadata_partitions else None
+    if found is None:
         return ()
+    folder, own_config = found
     with reading_metadata(""):
-        own_config = load_table_config(folder)
         own_timeline = load_timeline(folder, own_config)
         contents = TimelineContents(folder, own_config)
         return unknown(timeline.writes(), timeline, own_timeline, contents)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from tidelake.formats.index_definitions import IndexDefinition
 from tidelake.formats.metadata_record import FileList, decode
 from tidelake.formats.plans import CompactionPlan
 from tidelake.metadata import MetadataTable, unknown_writes
-from tidelake.metadata.build import committed_files, file_records
+from tidelake.metadata.build import build, committed_files, file_records
 from tidelake.metadata.file_group import Keys
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.metadata.names import FILES, METADATA_FOLDER
@@ -276,6 +277,44 @@ def test_a_metadata_table_that_cannot_be_read_stops_a_write_before_it_begins(
     toy(storage, rebuild=True).write(SECOND)
     assert Toy(storage).rows() == {**FIRST, **SECOND}
     agrees(storage)
+
+
+@each_kind
+def test_one_that_somebody_began_to_delete_is_not_read_and_built_anew(
+    table_version: int, table_type: TableType
+) -> None:
+    storage = created(table_version, table_type, FIRST, SECOND)
+    storage.delete(f"{METADATA_FOLDER}/.hoodie/hoodie.properties")
+    config = load_table_config(storage)
+    assert MetadataTable.open(storage, config, load_timeline(storage, config)) is None
+    assert unknown_writes(storage, config, load_timeline(storage, config)) == ()
+    toy(storage, enabled=True).write(THIRD)
+    assert Toy(storage).rows() == {**FIRST, **SECOND, **THIRD}
+    agrees(storage)
+
+
+def test_a_process_that_was_stopped_deletes_nothing_of_what_others_built() -> None:
+    """It was about to build the metadata table anew, and had begun to delete the old one."""
+    storage = created(9, TableType.COPY_ON_WRITE, FIRST)
+    env = environment(storage)
+    config = load_table_config(storage)
+    deleted: list[str] = []
+
+    def stop(_number: int, name: str, path: str) -> None:
+        if name == "delete" and path.startswith(METADATA_FOLDER):
+            deleted.append(path)
+            env.clock.sleep_ms(60_000)
+
+    def fence() -> None:
+        if deleted:
+            raise LockLostError("others have it", next_step="run it again")
+
+    stopped = replace(env, storage=FaultyStorage(storage, stop))
+    timeline = load_timeline(storage, config)
+    times = InstantTimes(env.clock, config, timeline, fence=fence)
+    with pytest.raises(LockLostError):
+        build(stopped, config, timeline, times)
+    assert len(deleted) == 1
 
 
 @pytest.mark.parametrize("table_type", list(TableType))
