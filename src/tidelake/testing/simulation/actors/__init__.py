@@ -76,14 +76,14 @@ ACTORS: dict[str, Kind] = {
     "read": Kind(make=Reads, times=5, pause_ms=3_000),
     "check": Kind(make=Checks, times=3, pause_ms=3_000),
 }
-_EVERYTHING = tuple(kind.make for kind in ACTORS.values())
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Everything(Alone):
     """Does everything that there is."""
 
-    kinds: Sequence[type[Part]] = _EVERYTHING
+    kinds: Sequence[type[Part]] = tuple(k.make for k in ACTORS.values() if not k.looks_up)
+    without_buckets: Sequence[type[Part]] = tuple(k.make for k in ACTORS.values() if k.looks_up)
 
 
 #: The actor of a table that one process has for itself.

@@ -16,11 +16,14 @@ class Alone(Part):
     """Does whatever others do, each once, in an order of its own."""
 
     kinds: Sequence[type[Part]] = ()
+    without_buckets: Sequence[type[Part]] = ()
+    """What is done, besides, to tables that have no buckets."""
 
     @override
     def __call__(self, env: Env) -> None:
+        kinds = [*self.kinds, *(() if self.sharing.buckets else self.without_buckets)]
         for _ in range(self.times):
-            self.chance.choice(self.kinds)(
+            self.chance.choice(kinds)(
                 name=self.name,
                 sharing=self.sharing,
                 journal=self.journal,
