@@ -20,6 +20,7 @@ from tidelake.formats.plans import (
     SliceInfo,
 )
 from tidelake.model import Action, Commit
+from tidelake.records.schema import FILE_NAME
 from tidelake.timeline import Timeline
 from tidelake.txn.planned import schedule, take_over
 
@@ -85,7 +86,12 @@ class Clustering:
         self._lake.storage.put(marker, b"")
         root = Path(self._lake.root)
         tables = [pq.ParquetFile(root / path).read() for path in self._paths]
-        pq.write_table(pa.concat_tables(tables), root / self._path)
+        rows = pa.concat_tables(tables)
+        at = rows.schema.get_field_index(FILE_NAME)
+        named = rows.set_column(
+            at, rows.schema.field(at), pa.array([name] * len(rows), pa.string())
+        )
+        pq.write_table(named, root / self._path)
 
     def commit(self, schema: str = "") -> Commit:
         """Let the new file group take the place of the others."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random  # noqa: TID251 - seeded below
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -525,12 +526,12 @@ def carry_out(lake: Lake, time: str, action: Action) -> Callable[[], Commit]:
     )
     txn.start()
     (found,) = session.state.view.latest_slices()
+    newest = session.state.timeline.writes()[-1]
     stats = [
-        stat
-        for i in session.state.timeline.writes()
-        for stat in session.state.contents.commit_metadata(i).write_stats
+        replace(stat, path=(stat.path or "").replace(newest.requested_time, time))
+        for stat in session.state.contents.commit_metadata(newest).write_stats
         if stat.file_id == found.group.file_id
-    ][:1]
+    ]
 
     def commit() -> Commit:
         with txn:

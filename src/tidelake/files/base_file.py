@@ -15,11 +15,8 @@ from tidelake.errors import (
     MissingFileError,
     StorageError,
     UnsupportedTableError,
-    reading,
 )
-from tidelake.files.own_place import refuse_rows_of_another
 from tidelake.files.task import ReadSpec, SliceTask
-from tidelake.formats import parquet_footer
 from tidelake.records.schema import conform, constant_column
 from tidelake.storage import Storage
 
@@ -61,9 +58,6 @@ class BaseFile:
                 if extension == "parquet"
                 else _Orc(source)
             )
-        if spec.names_places and spec.populate_meta_fields:
-            with reading(self._path):
-                refuse_rows_of_another(self._path, self._file.row_file_names())
         self._names = frozenset(self._file.names)
 
     @property
@@ -140,9 +134,6 @@ class _Parquet:
         self.num_rows: int = self._file.metadata.num_rows
         self.names: list[str] = self._file.schema_arrow.names
 
-    def row_file_names(self) -> frozenset[str]:
-        return parquet_footer.file_names(self._file.metadata)
-
     def highest(self, name: str) -> int | None:
         found = [_highest(column) for column in self._columns(name)]
         known = [each for each in found if each is not None]
@@ -204,9 +195,6 @@ class _Orc:
         self._file = orc.ORCFile(source)
         self.num_rows: int = self._file.nrows
         self.names: list[str] = self._file.schema.names
-
-    def row_file_names(self) -> frozenset[str]:
-        return frozenset()
 
     def highest(self, name: str) -> int | None:  # noqa: ARG002 - its footer is not asked
         return None

@@ -31,13 +31,6 @@ def other_write(path: str, blocks: Iterable[LogBlock]) -> str | None:
     return min((t for t in times if t is not None and t != log.instant_time), default=None)
 
 
-def refuse_rows_of_another(path: str, row_file_names: Iterable[str]) -> None:
-    """Raise `Malformed` when rows of a base file say that they are in another one."""
-    other = other_file(path, row_file_names)
-    if other is not None:
-        raise Malformed(f"holds rows of the file {other}: one was put in the other's place")
-
-
 def refuse_blocks_of_another(path: str, blocks: Iterable[LogBlock]) -> None:
     """Raise `Malformed` when blocks of a log are of another instant than that in its name."""
     other = other_write(path, blocks)

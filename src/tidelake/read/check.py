@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tidelake.errors import Malformed, TidelakeError, reading
 from tidelake.files import read_slice
 from tidelake.files.footers import read_footer
-from tidelake.files.own_place import refuse_rows_of_another
+from tidelake.files.own_place import other_file
 from tidelake.formats import log_block
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.formats.log_block import BlockKind, HeaderKey, LogBlock
@@ -360,6 +360,21 @@ def _check_bases(
     with ThreadPoolExecutor(_READERS) as pool:
         for base, footer in zip(parquet, pool.map(footer_of, parquet), strict=True):
             _check_base(base, footer, named.get(base.path), report)
+            if isinstance(footer, ParquetFooter):
+                _check_base_place(base, footer, report)
+
+
+def _check_base_place(base: BaseFile, footer: ParquetFooter, report: CheckReport) -> None:
+    """Hold the file that rows say they are in to the one in which they are."""
+    other = other_file(base.path, footer.file_names)
+    if other is not None:
+        report.violations.append(
+            Violation(
+                path=base.path,
+                problem=f"holds rows of the file {other}: one was put in the other's place",
+                next_step="restore the file from a backup or the storage's versions",
+            )
+        )
 
 
 def _check_base(
@@ -372,8 +387,6 @@ def _check_base(
         if isinstance(footer, TidelakeError):
             raise footer
         rows = footer.row_count
-        with reading(base.path):
-            refuse_rows_of_another(base.path, footer.file_names)
         if named is not None and named.row_count is not None:
             report.checked[ROW_COUNTS] += 1
             if rows != named.row_count:

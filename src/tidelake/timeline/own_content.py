@@ -59,17 +59,9 @@ def other_instant(
 def _time_of(stat: WriteStat, logs_name_their_write: bool) -> str | None:
     """Return the instant in the name of the file, or None where it may be that of a slice.
 
-    Up to version 7 a log has the instant of its slice in its name, and keeps it in an upgrade.
+    Up to version 7 a log has the instant of its slice in its name, be it that of a compaction which
+    is still pending, and keeps it in an upgrade.
     """
     name = (stat.path or "").rpartition("/")[2]
-    base = parse_base("", name, 0)
-    if base is not None:
-        return base.instant_time
-    log = parse_log("", name, 0)
-    if log is None:
-        return None
-    if logs_name_their_write:
-        return log.instant_time
-    slice_base = parse_base("", (stat.base_file or "").rpartition("/")[2], 0)
-    slice_time = stat.prev_commit if slice_base is None else slice_base.instant_time
-    return None if log.instant_time == slice_time else log.instant_time
+    file = parse_base("", name, 0) or (parse_log("", name, 0) if logs_name_their_write else None)
+    return None if file is None else file.instant_time

@@ -45,9 +45,13 @@ def load_table_config(storage: Storage) -> TableConfig:
     for _ in range(_ATTEMPTS):
         for path in (PROPERTIES_PATH, BACKUP_PATH):
             try:
-                return _config_of(storage.read(path))
+                data = storage.read(path)
             except MissingFileError:
                 continue
+            if path == PROPERTIES_PATH and is_cut_short(data):
+                data = _whole_backup(storage) or data
+            try:
+                return _config_of(data)
             except Malformed as cause:
                 damage = damage or cause
         if damage is not None:
@@ -60,15 +64,27 @@ def load_table_config(storage: Storage) -> TableConfig:
     raise _no_table(storage)
 
 
+def _whole_backup(storage: Storage) -> bytes | None:
+    """Return the backup if it was written to its end."""
+    try:
+        data = storage.read(BACKUP_PATH)
+        _checked(data)
+    except (MissingFileError, Malformed):
+        return None
+    return None if is_cut_short(data) else data
+
+
 @lru_cache(maxsize=64)  # every call on a table looks at its properties, which hardly ever change
 def _config_of(data: bytes) -> TableConfig:
     entries = _checked(data)
-    if lacks_checksum(entries):
+    missing = [keys.CHECKSUM.name] if lacks_checksum(entries) else []
+    missing += ["newline behind its last line"] if is_cut_short(data) else []
+    if missing:
         _log.warning(
             "%s has no %s: it was cut short, or edited by hand; compare it with what you know of "
             "the table",
             PROPERTIES_PATH,
-            keys.CHECKSUM.name,
+            " and no ".join(missing),
         )
     return TableConfig.from_properties(entries)
 
@@ -147,7 +163,6 @@ def _read_checked(data: bytes, path: str = PROPERTIES_PATH) -> Mapping[str, str]
 def _checked(data: bytes) -> Mapping[str, str]:
     """Return the properties, or raise `Malformed` when they were not written to their end."""
     entries = properties.decode(data)
-    refuse_cut_short(data)
     if not entries.get(keys.TABLE_NAME.name):
         raise Malformed(f"{keys.TABLE_NAME.name} is missing")
     stored = entries.get(keys.CHECKSUM.name)
@@ -161,16 +176,12 @@ def _checked(data: bytes) -> Mapping[str, str]:
     return entries
 
 
-def refuse_cut_short(data: bytes) -> None:
-    """Raise `Malformed` for a file without its end: keys, or the end of a value, may be missing.
+def is_cut_short(data: bytes) -> bool:
+    """Return whether a file may lack its end: `java.util.Properties` ends the last line, too.
 
-    `java.util.Properties` ends every line, the last one included.
+    Hudi reads such a file, and so do we; but who edits it by hand leaves the same.
     """
-    if not data.endswith((b"\n", b"\r")):
-        raise Malformed(
-            "its last line has no end, so the file is cut short, or was edited by hand: in that "
-            "case put a newline behind the last line"
-        )
+    return not data.endswith((b"\n", b"\r"))
 
 
 def lacks_checksum(entries: Mapping[str, str]) -> bool:

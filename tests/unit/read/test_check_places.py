@@ -55,16 +55,6 @@ def test_check_names_an_old_base_file_in_the_place_of_another(table: str, tmp_pa
     assert any("put in the other's place" in problem for problem in problems(root, old[0]))
 
 
-def test_a_base_file_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
-    root = unpacked("v9_cow_insert_overwrite", tmp_path)
-    live = sorted(t.base_path or "" for t in plan_snapshot(open_state(str(root), {})).tasks)
-    source = next(p for p in bases(root) if str(p.relative_to(root)) != live[0])
-    read_all(root)
-    put_in_place(source, root / live[0])
-    with pytest.raises(CorruptFileError, match="put in the other's place"):
-        read_all(root)
-
-
 def test_a_log_in_the_place_of_another_instants_is_refused(tmp_path: Path) -> None:
     root = unpacked("v9_mor_two_ordering_fields", tmp_path)
     found = logs(root)

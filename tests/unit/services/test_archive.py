@@ -130,10 +130,12 @@ def test_a_pending_write_stays_with_what_came_just_before() -> None:
     table = busy(9, COW, 3)
     table.toy.begin().start()
     pending = table.now.timeline.pending[0].requested_time
-    sample = table.storage.read(f".hoodie/timeline/{table.now.timeline.writes()[0].file_name}")
+    first = table.now.timeline.writes()[0]
+    sample = table.storage.read(f".hoodie/timeline/{first.file_name}")
     for n in range(9):
         requested = f"{int(pending) + 100 + 10 * n}"
-        table.storage.put(f".hoodie/timeline/{requested}_{int(requested) + 5}.commit", sample)
+        own = sample.replace(first.requested_time.encode(), requested.encode())
+        table.storage.put(f".hoodie/timeline/{requested}_{int(requested) + 5}.commit", own)
     plan = plan_archive(table.now, SMALL)
     assert list(plan.instants) == list(table.now.timeline.writes()[:2])
     assert f"commit {pending} is still inflight" in plan.reason
