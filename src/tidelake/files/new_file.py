@@ -10,7 +10,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from tidelake.errors import InstantLostError, SchemaError, StorageError
-from tidelake.files.wanted import is_wanted
+from tidelake.files.wanted import delete_unwanted, is_wanted
 from tidelake.files.write_task import GroupTarget, WriteSpec
 from tidelake.formats import partition_metadata
 from tidelake.formats.marker_name import MarkerKind, marker_path
@@ -33,6 +33,7 @@ class NewFile:
         self._storage = storage
         self._instant = spec.instant_time
         self._owner = spec.owner
+        self._kind = kind
         self._marker = marker_path(spec.marker_folder, path, kind)
         self.path = path
         storage.put(self._marker, b"")
@@ -94,7 +95,7 @@ class NewFile:
     def _refuse_lost(self) -> None:
         """Take the file away and raise `InstantLostError` when somebody ended the write."""
         if not is_wanted(self._storage, self._instant, self._owner):
-            self._storage.delete(self.path)
+            delete_unwanted(self._storage, self.path, self._kind, self._instant)
             self._storage.delete(self._marker)
             raise InstantLostError(
                 f"instant {self._instant} was ended while {self.path} was being written",

@@ -16,6 +16,7 @@ from tidelake.files.new_file import NewFile
 from tidelake.files.write_base import create_base, merge_base
 from tidelake.files.write_group import write_group
 from tidelake.files.write_task import WriteKind
+from tidelake.formats.log_block import encode_rollback
 from tidelake.formats.marker_name import MarkerKind, heartbeat_path, marker_folder
 from tidelake.storage import MemoryStorage
 
@@ -104,6 +105,24 @@ def deleted_while_written(table: WrittenTable, *, is_ended: bool) -> None:
 def test_a_file_that_a_rollback_deleted_is_no_fault_of_the_storage(tmp_path: Path) -> None:
     with pytest.raises(InstantLostError):
         deleted_while_written(WrittenTable(tmp_path), is_ended=True)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_log_that_a_rollback_has_kept_stays(tmp_path: Path, is_kept: bool) -> None:
+    """Up to version 7 a log behind it takes its blocks back, and lists name them both."""
+    table = WrittenTable(tmp_path, mor=True)
+    spec = table.begin()
+    made = NewFile(table.storage, spec, f"{PARTITION}/.{GROUP}_001.log.1_0-1-0", MarkerKind.APPEND)
+    made.sink.write(b"rows")
+    table.storage.delete(heartbeat_path(spec.instant_time))
+    for version, target in ((2, INSTANT), (3, spec.instant_time if is_kept else INSTANT)):
+        table.storage.put(
+            f"{PARTITION}/.{GROUP}_001.log.{version}_1-0-1",
+            encode_rollback(instant_time="20261115200011000", target_instant_time=target),
+        )
+    with pytest.raises(InstantLostError):
+        made.finish()
+    assert (table.storage.stat(made.path) is not None) is is_kept
 
 
 def test_a_file_that_is_gone_from_a_live_write_is(tmp_path: Path) -> None:

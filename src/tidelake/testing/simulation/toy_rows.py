@@ -15,7 +15,7 @@ from tidelake.env import Env
 from tidelake.errors import InstantLostError
 from tidelake.files import BlockFilter, SliceTask, WriteSpec
 from tidelake.files.new_file import in_partition, make_partition
-from tidelake.files.wanted import is_wanted
+from tidelake.files.wanted import delete_unwanted, is_wanted
 from tidelake.files.write_task import GroupTarget, WriteKind, WriteToken
 from tidelake.formats.column_bounds import ColumnBounds, ValueKind
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
@@ -165,7 +165,7 @@ def write_toy_file(
     storage.put(marker, b"")
     storage.put(path, data)
     if not is_wanted(storage, spec.instant_time, spec.owner):
-        storage.delete(path)
+        delete_unwanted(storage, path, kind, spec.instant_time)
         storage.delete(marker)
         raise InstantLostError(
             f"{spec.instant_time} was ended while {path} was being written", next_step=""
