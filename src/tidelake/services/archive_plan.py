@@ -128,7 +128,10 @@ def _holds(now: TableNow, options: ServiceOptions, saved: set[str]) -> Iterator[
             reason=f"rollback {rollback.requested_time} takes {instant.requested_time} back",
         )
     if saved and not options.archive.beyond_savepoint:
-        yield _Hold(requested_time=min(saved), reason=f"{min(saved)} is saved by a savepoint")
+        kept = [i for i in writes if i.requested_time in saved]
+        # A restore takes back what completed after the saved write, whenever it was requested.
+        first = min([*saved, *(i.requested_time for w in kept for i in now.completed_after(w))])
+        yield _Hold(requested_time=first, reason=f"{min(saved)} is saved by a savepoint")
     if options.clean.policy is not CleanPolicy.FILE_VERSIONS:
         retained = earliest_to_retain(now, options.clean)
         first = retained.requested_time if retained else writes[0].requested_time

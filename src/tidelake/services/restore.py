@@ -120,8 +120,7 @@ def plan_restore(now: TableNow, savepoint: str) -> RestorePlan:
     the savepoint stays. A plan that waits is dropped when it was made later: it may name files that
     go.
     """
-    (saved,) = (i for i in now.timeline.writes() if i.requested_time == savepoint)
-    completed = [i for i in now.timeline.writes() if _is_after(now, i, saved)]
+    completed = list(now.completed_after(_saved(now, savepoint)))
     if now.has_completion_times:
         completed.sort(key=lambda i: i.completion_time or "")
     plans_since = [
@@ -139,10 +138,9 @@ def plan_restore(now: TableNow, savepoint: str) -> RestorePlan:
     )
 
 
-def _is_after(now: TableNow, instant: Instant, saved: Instant) -> bool:
-    if now.has_completion_times:
-        return (instant.completion_time or "") > (saved.completion_time or "")
-    return instant.requested_time > saved.requested_time
+def _saved(now: TableNow, savepoint: str) -> Instant:
+    (saved,) = (i for i in now.timeline.writes() if i.requested_time == savepoint)
+    return saved
 
 
 def _refuse_bad_plan(now: TableNow, pending: Instant, plan: RestorePlan) -> None:
@@ -255,10 +253,11 @@ def _name(path: str) -> str:
 
 def _refuse_archived(now: TableNow, savepoint: str) -> None:
     """Refuse when later writes are in the history, from which nothing is ever taken."""
+    saved = _saved(now, savepoint)
     later = [
         i.requested_time
         for i in now.history.instants_since(savepoint)
-        if i.action in WRITE_ACTIONS and i.requested_time > savepoint
+        if i.action in WRITE_ACTIONS and now.is_after(i, saved)
     ]
     if later:
         raise HorizonError(

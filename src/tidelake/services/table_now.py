@@ -113,6 +113,19 @@ class TableNow:
             "requested time of one",
         )
 
+    def completed_after(self, write: Instant) -> Sequence[Instant]:
+        """Return the writes that took effect after another, as far as they are not archived.
+
+        Up to table version 7 that goes by requested time.
+        """
+        return [i for i in self.timeline.writes() if self.is_after(i, write)]
+
+    def is_after(self, instant: Instant, write: Instant) -> bool:
+        """Return whether an instant took effect after a completed write."""
+        if self.has_completion_times:
+            return (instant.completion_time or "") > (write.completion_time or "")
+        return instant.requested_time > write.requested_time
+
     def savepoints(self) -> Sequence[Instant]:
         """Return the completed savepoints."""
         return [i for i in self.timeline.completed if i.action is Action.SAVEPOINT]

@@ -8,7 +8,8 @@ import pytest
 from tests.golden import harness
 from tests.golden.local_table import LocalTable
 from tests.unit.services.busy_table import KINDS, PARTITION, Busy, busy, crash_everywhere, options
-from tests.unit.txn.toy_table import environment, new_storage
+from tests.unit.txn.toy_table import Toy, environment, new_storage
+from tests.unit.txn.toy_writer import Writer
 from tidelake.config import CleanOptions, CleanPolicy, ServiceOptions
 from tidelake.errors import ConfigError, HorizonError, RestorePendingError
 from tidelake.formats.log_block import decode_blocks
@@ -187,6 +188,35 @@ def test_a_restore_does_not_reach_behind_the_archive() -> None:
     with pytest.raises(HorizonError, match="later writes are archived"):
         restore(environment(table.storage), time)
     assert table.storage.files_below("") == before
+
+
+@pytest.mark.parametrize("table_type", list(TableType))
+def test_what_completed_after_a_saved_write_is_not_archived_before_it(
+    table_type: TableType,
+) -> None:
+    """It was requested before the saved one, and a restore has to take it back."""
+    clock = ManualClock()
+    storage = new_storage(9, table_type, clock.now_ms)
+    Toy(storage).write({"a": "0", "b": "0"})
+    early, other = Writer(storage, clock, 1), Writer(storage, clock, 2)
+    slow = early.begin()
+    stats = early.write(slow, "b", "slow")
+    quick = other.begin()
+    other.commit(quick, other.write(quick, "a", "saved"))
+    time = savepoint(environment(storage), None).instant
+    assert time == quick.instant_time
+    early.commit(slow, stats)
+    for n in range(6):
+        Toy(storage).write({"a": f"later{n}"})
+    few = {"clean_commits_retained": "1", "keep_min_commits": "2", "keep_max_commits": "3"}
+    archive(environment(storage), options(**few))
+    assert slow.instant_time in {i.requested_time for i in Toy(storage).timeline.writes()}
+    beyond = storage.copied()
+    archive(environment(beyond), options(**few, archive_beyond_savepoint="true"))
+    with pytest.raises(HorizonError, match="later writes are archived"):
+        restore(environment(beyond), time)
+    restore(environment(storage), time)
+    assert Toy(storage).rows() == {"a": "saved", "b": "0"}
 
 
 def test_bad_restores_are_refused_before_anything_is_written() -> None:
