@@ -129,8 +129,11 @@ def _holds(now: TableNow, options: ServiceOptions, saved: set[str]) -> Iterator[
         )
     if saved and not options.archive.beyond_savepoint:
         kept = [i for i in writes if i.requested_time in saved]
-        # A restore takes back what completed after the saved write, whenever it was requested.
-        first = min([*saved, *(i.requested_time for w in kept for i in now.completed_after(w))])
+        # A restore takes back what completed after the saved write, whenever it was requested, or
+        # has to find it where requested times count.
+        later = [i.requested_time for write in kept for i in now.completed_after(write)]
+        later += [i.requested_time for s in now.savepoints() for i in now.late_beneath(s)]
+        first = min([*saved, *later])
         yield _Hold(requested_time=first, reason=f"{min(saved)} is saved by a savepoint")
     if options.clean.policy is not CleanPolicy.FILE_VERSIONS:
         retained = earliest_to_retain(now, options.clean)

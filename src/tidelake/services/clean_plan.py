@@ -357,6 +357,9 @@ def protected_files(now: TableNow) -> frozenset[tuple[str, str]]:
         kept = now.contents.savepoint_metadata(savepoint).partition_metadata
         for partition, files in kept.items():
             found |= {(partition, _name(path)) for path in files.savepoint_data_file}
+        for write in () if now.has_completion_times else now.late_beneath(savepoint):
+            stats = now.contents.commit_metadata(write).write_stats
+            found |= {(stat.partition_path or "", _name(stat.path)) for stat in stats if stat.path}
     for instant in now.timeline.pending:
         if instant.planned_as in (Action.COMPACTION, Action.LOGCOMPACTION):
             for operation in now.contents.compaction_plan(instant).operations:

@@ -126,6 +126,19 @@ class TableNow:
             return (instant.completion_time or "") > (write.completion_time or "")
         return instant.requested_time > write.requested_time
 
+    def late_beneath(self, savepoint: Instant) -> Sequence[Instant]:
+        """Return writes that a savepoint does not name, though its time is later than theirs.
+
+        They completed after it. Up to table version 7, where requested times count, they belong to
+        the past that it stands for.
+        """
+        return [
+            i
+            for i in self.timeline.writes()
+            if i.requested_time < savepoint.requested_time
+            and (i.completion_time or "") > (savepoint.completion_time or "")
+        ]
+
     def savepoints(self) -> Sequence[Instant]:
         """Return the completed savepoints."""
         return [i for i in self.timeline.completed if i.action is Action.SAVEPOINT]

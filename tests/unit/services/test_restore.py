@@ -11,6 +11,7 @@ from tests.unit.services.busy_table import KINDS, PARTITION, Busy, busy, crash_e
 from tests.unit.txn.toy_table import Toy, environment, new_storage
 from tests.unit.txn.toy_writer import Writer
 from tidelake.config import CleanOptions, CleanPolicy, ServiceOptions
+from tidelake.env import Env
 from tidelake.errors import ConfigError, HorizonError, RestorePendingError
 from tidelake.formats.log_block import decode_blocks
 from tidelake.formats.marker_name import heartbeat_path
@@ -217,6 +218,31 @@ def test_what_completed_after_a_saved_write_is_not_archived_before_it(
         restore(environment(beyond), time)
     restore(environment(storage), time)
     assert Toy(storage).rows() == {"a": "saved", "b": "0"}
+
+
+def test_what_a_savepoint_of_version_6_does_not_name_yet_outlives_cleans() -> None:
+    """By its requested time it belongs to what a restore brings back."""
+    clock = ManualClock()
+    storage = new_storage(6, COW, clock.now_ms)
+    Toy(storage).write({"a": "0", "b": "0"})
+    early, other = Writer(storage, clock, 1), Writer(storage, clock, 2)
+    slow = early.begin()
+    stats = early.write(slow, "b", "slow")
+    clock.sleep_ms(1_000)
+    quick = other.begin()
+    other.commit(quick, other.write(quick, "a", "saved"))
+    time = savepoint(Env(storage, clock), None).instant
+    clock.sleep_ms(1_000)
+    early.commit(slow, stats)
+    clock.sleep_ms(1_000)
+    for n in range(6):
+        Toy(storage).write({"a": f"later{n}", "b": f"later{n}"})
+    env = Env(storage, clock)
+    few = options(clean_commits_retained="1", keep_min_commits="2", keep_max_commits="3")
+    clean(env, ONE)
+    archive(env, few)
+    restore(env, time)
+    assert Toy(storage).rows() == {"a": "saved", "b": "slow"}
 
 
 def test_bad_restores_are_refused_before_anything_is_written() -> None:
