@@ -17,9 +17,11 @@ from tidelake.files.footers import read_footer
 from tidelake.files.own_place import other_file
 from tidelake.formats import log_block
 from tidelake.formats.file_name import parse_base, parse_log
+from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.log_block import BlockKind, HeaderKey, LogBlock
 from tidelake.formats.parquet_footer import ParquetFooter
-from tidelake.model import Action, BaseFile, FileSlice, Instant, LogFile
+from tidelake.model import Action, BaseFile, FileGroupId, FileSlice, Instant, LogFile
+from tidelake.read.check_archived import forgotten_files, vanished_groups
 from tidelake.read.check_chain import lost_bases
 from tidelake.read.check_order import tied_keys
 from tidelake.read.check_pending import being_cleaned, being_undone
@@ -133,6 +135,7 @@ def check_table(
     bases = [file for file in present if isinstance(file, BaseFile)]
     writers = writers_of_logs(state)
     if not quick:
+        _check_history(state, on_storage, report)
         _check_bases(state, bases, named, report)
         _check_older(state, on_storage, {file.path for file in files}, named, report)
     for file in present:
@@ -260,6 +263,38 @@ def _check_chain(state: TableState, view: TableView, report: CheckReport) -> Non
                 "storage's versions, before a writer rolls that instant back",
             )
         )
+
+
+def _check_history(
+    state: TableState, on_storage: Mapping[str, FileInfo], report: CheckReport
+) -> None:
+    there = set()
+    for path in on_storage:
+        partition, _, name = path.rpartition("/")
+        file = parse_base(partition, name, 0) or parse_log(partition, name, 0)
+        if file is not None:
+            there.add(FileGroupId(partition, file.file_id))
+    with _noting(report, READABLE_INSTANTS):
+        if state.config.layout_version != LAYOUT_1:
+            manifest, forgotten = forgotten_files(state)
+            for path in forgotten:
+                report.violations.append(
+                    Violation(
+                        path=manifest,
+                        problem=f"does not name {path}, of whose instants nothing else tells: rows "
+                        "that they wrote may be missing",
+                        next_step="restore the manifest from a backup or the storage's versions",
+                    )
+                )
+        for lost in vanished_groups(state, there):
+            report.violations.append(
+                Violation(
+                    path=lost.path,
+                    problem=f"was written by {lost.requested_time}, which is archived, and no file "
+                    f"of file group {lost.group.file_id} is left: its rows are missing",
+                    next_step="restore the file group from a backup or the storage's versions",
+                )
+            )
 
 
 def _check_buckets(slices: Sequence[FileSlice], report: CheckReport) -> None:

@@ -85,3 +85,25 @@ def test_check_names_a_log_of_version_6_without_a_block_of_its_write(tmp_path: P
     source, target = next(found for found in by_slice.values() if len(found) > 1)[:2]
     put_in_place(source, target)
     assert any("holds no block of instant" in problem for problem in problems(root, target))
+
+
+@pytest.mark.parametrize("table", ["v8_cow_archived_lsm", "v9_cow_archived_lsm"])
+def test_check_names_a_file_group_that_is_gone_and_was_archived(table: str, tmp_path: Path) -> None:
+    root = unpacked(table, tmp_path)
+    sound = checked(root).violations
+    active = {i.requested_time for i in open_state(str(root), {}).timeline.writes()}
+    gone = next(p for p in bases(root) if p.stem.rpartition("_")[2] not in active)
+    group = gone.name.split("_")[0]
+    for path in bases(root):
+        if path.name.startswith(group):
+            path.unlink()
+    found = [v.problem for v in checked(root).violations if v not in sound]
+    assert any(f"no file of file group {group} is left" in problem for problem in found)
+
+
+def test_check_names_an_old_manifest_in_the_place_of_the_current_one(tmp_path: Path) -> None:
+    root = unpacked("v9_cow_archived_lsm", tmp_path)
+    folder = root / ".hoodie/timeline/history"
+    number = int((folder / "_version_").read_text())
+    put_in_place(folder / f"manifest_{number - 1}", folder / f"manifest_{number}")
+    assert any("nothing else tells" in v.problem for v in checked(root).violations)

@@ -191,39 +191,11 @@ def test_a_restore_does_not_reach_behind_the_archive() -> None:
     assert table.storage.files_below("") == before
 
 
-@pytest.mark.parametrize("table_type", list(TableType))
-def test_what_completed_after_a_saved_write_is_not_archived_before_it(
-    table_type: TableType,
-) -> None:
-    """It was requested before the saved one, and a restore has to take it back."""
-    clock = ManualClock()
-    storage = new_storage(9, table_type, clock.now_ms)
-    Toy(storage).write({"a": "0", "b": "0"})
-    early, other = Writer(storage, clock, 1), Writer(storage, clock, 2)
-    slow = early.begin()
-    stats = early.write(slow, "b", "slow")
-    quick = other.begin()
-    other.commit(quick, other.write(quick, "a", "saved"))
-    time = savepoint(environment(storage), None).instant
-    assert time == quick.instant_time
-    early.commit(slow, stats)
-    for n in range(6):
-        Toy(storage).write({"a": f"later{n}"})
-    few = {"clean_commits_retained": "1", "keep_min_commits": "2", "keep_max_commits": "3"}
-    archive(environment(storage), options(**few))
-    assert slow.instant_time in {i.requested_time for i in Toy(storage).timeline.writes()}
-    beyond = storage.copied()
-    archive(environment(beyond), options(**few, archive_beyond_savepoint="true"))
-    with pytest.raises(HorizonError, match="later writes are archived"):
-        restore(environment(beyond), time)
-    restore(environment(storage), time)
-    assert Toy(storage).rows() == {"a": "saved", "b": "0"}
+FEW = {"clean_commits_retained": "1", "keep_min_commits": "2", "keep_max_commits": "3"}
 
 
-def test_what_a_savepoint_of_version_6_does_not_name_yet_outlives_cleans() -> None:
-    """By its requested time it belongs to what a restore brings back."""
-    clock = ManualClock()
-    storage = new_storage(6, COW, clock.now_ms)
+def saved_while_another_writes(storage: MemoryStorage, clock: ManualClock) -> tuple[str, str]:
+    """Return the time of a saved write, and of one that began before it and completed after."""
     Toy(storage).write({"a": "0", "b": "0"})
     early, other = Writer(storage, clock, 1), Writer(storage, clock, 2)
     slow = early.begin()
@@ -232,16 +204,41 @@ def test_what_a_savepoint_of_version_6_does_not_name_yet_outlives_cleans() -> No
     quick = other.begin()
     other.commit(quick, other.write(quick, "a", "saved"))
     time = savepoint(Env(storage, clock), None).instant
+    assert time == quick.instant_time
     clock.sleep_ms(1_000)
     early.commit(slow, stats)
     clock.sleep_ms(1_000)
     for n in range(6):
         Toy(storage).write({"a": f"later{n}", "b": f"later{n}"})
-    env = Env(storage, clock)
-    few = options(clean_commits_retained="1", keep_min_commits="2", keep_max_commits="3")
-    clean(env, ONE)
-    archive(env, few)
-    restore(env, time)
+    return time, slow.instant_time
+
+
+@pytest.mark.parametrize("table_type", list(TableType))
+def test_what_completed_after_a_saved_write_is_not_archived_before_it(
+    table_type: TableType,
+) -> None:
+    """It was requested before the saved one, and a restore has to take it back."""
+    clock = ManualClock()
+    storage = new_storage(9, table_type, clock.now_ms)
+    time, slow = saved_while_another_writes(storage, clock)
+    archive(Env(storage, clock), options(**FEW))
+    assert slow in {i.requested_time for i in Toy(storage).timeline.writes()}
+    beyond = storage.copied()
+    archive(Env(beyond, clock), options(**FEW, archive_beyond_savepoint="true"))
+    with pytest.raises(HorizonError, match="later writes are archived"):
+        restore(Env(beyond, clock), time)
+    restore(Env(storage, clock), time)
+    assert Toy(storage).rows() == {"a": "saved", "b": "0"}
+
+
+def test_what_a_savepoint_of_version_6_does_not_name_yet_outlives_cleans() -> None:
+    """By its requested time it belongs to what a restore brings back."""
+    clock = ManualClock()
+    storage = new_storage(6, COW, clock.now_ms)
+    time, _ = saved_while_another_writes(storage, clock)
+    clean(Env(storage, clock), ONE)
+    archive(Env(storage, clock), options(**FEW))
+    restore(Env(storage, clock), time)
     assert Toy(storage).rows() == {"a": "saved", "b": "slow"}
 
 

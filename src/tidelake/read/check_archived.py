@@ -1,0 +1,71 @@
+"""What the history of a table tells that is not there any more, and what it leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from tidelake.errors import reading
+from tidelake.formats import lsm_history
+from tidelake.formats.lsm_history import HistoryFileName
+from tidelake.model import WRITE_ACTIONS, FileGroupId
+from tidelake.read.state import TableState
+from tidelake.timeline.archive import current_manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VanishedGroup:
+    """A file group without files, with a file of it that an archived commit wrote."""
+
+    group: FileGroupId
+    path: str
+    requested_time: str
+
+
+def vanished_groups(state: TableState, there: Collection[FileGroupId]) -> Iterator[VanishedGroup]:
+    """Yield the file groups that archived commits wrote, that nobody replaced, and that are gone.
+
+    A clean leaves the newest slice of every group that was not replaced.
+    """
+    written: dict[FileGroupId, VanishedGroup] = {}
+    replaced = set(state.view.replacements)
+    for instant in state.history.instants():
+        if instant.action not in WRITE_ACTIONS:
+            continue
+        metadata = state.history.commit_metadata(instant)
+        for partition, file_ids in metadata.partition_to_replace_file_ids.items():
+            replaced |= {FileGroupId(partition, file_id) for file_id in file_ids}
+        for partition, stats in metadata.partition_to_write_stats.items():
+            for stat in stats:
+                if stat.path and stat.file_id:
+                    group = FileGroupId(partition, stat.file_id)
+                    written[group] = VanishedGroup(
+                        group=group, path=stat.path, requested_time=instant.requested_time
+                    )
+    for group in sorted(written.keys() - replaced - set(there), key=str):
+        yield written[group]
+
+
+def forgotten_files(state: TableState) -> tuple[str, list[str]]:
+    """Return the manifest that counts, and files beside it of whose instants nothing else tells.
+
+    A file that was merged into a larger one lies inside of its range, and what a crash left before
+    its manifest appeared holds instants that are still on the timeline.
+    """
+    storage, folder = state.storage, state.config.history_folder
+    number = current_manifest(storage, folder)
+    if number is None:
+        return "", []
+    path = f"{folder}/{lsm_history.manifest_name(number)}"
+    with reading(path):
+        manifest = lsm_history.decode_manifest(storage.read(path))
+    told = [HistoryFileName.parse(file.file_name) for file in manifest.files]
+    active = {instant.requested_time for instant in state.timeline.instants}
+    found = []
+    for file in storage.list(folder).files:
+        name = HistoryFileName.parse(file.name)
+        if name is None or name.last in active:
+            continue
+        if not any(t and t.first <= name.first and name.last <= t.last for t in told):
+            found.append(f"{folder}/{file.name}")
+    return path, sorted(found)
