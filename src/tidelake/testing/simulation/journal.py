@@ -75,8 +75,8 @@ class Journal:
 
 def completed_writes(state: TableState) -> list[Instant]:
     """Return every write that had completed, archived or not, in the order of their effects."""
-    active = state.timeline.completed
-    latest = max((i.completion_time or "" for i in active), default="")
+    seen = state.timeline.instants  # also what began, such as the rollback of the newest write
+    latest = max((i.completion_time or i.requested_time for i in seen), default="")
     known = {i.requested_time: i for i in state.timeline.writes()}
     # What was archived after the look at the timeline may have completed after it, too.
     archived = {
