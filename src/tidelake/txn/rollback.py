@@ -244,7 +244,7 @@ class Rollback:
         keep_plan = any(
             _is_service(i, self._timeline, contents)
             for i in self._timeline.pending
-            if i.requested_time == target.commit_time
+            if i.requested_time == target.commit_time and i.action is not Action.SAVEPOINT
         )
         return Scheduled(
             requested_time=rollback.requested_time, target=target, plan=plan, keep_plan=keep_plan

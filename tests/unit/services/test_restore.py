@@ -9,7 +9,7 @@ from tests.golden import harness
 from tests.golden.local_table import LocalTable
 from tests.unit.services.busy_table import KINDS, PARTITION, Busy, busy, crash_everywhere, options
 from tests.unit.txn.toy_table import Toy, environment, new_storage
-from tests.unit.txn.toy_writer import Writer
+from tests.unit.txn.toy_writer import LEASE_MS, Writer
 from tidelake.config import CleanOptions, CleanPolicy, ServiceOptions
 from tidelake.env import Env
 from tidelake.errors import ConfigError, HorizonError, RestorePendingError
@@ -24,6 +24,7 @@ from tidelake.services.savepoint import delete_savepoint, savepoint
 from tidelake.services.table_now import TableNow
 from tidelake.storage import LocalStorage, MemoryStorage, Storage
 from tidelake.testing import ManualClock
+from tidelake.timeline import Publisher
 
 COW, MOR = TableType.COPY_ON_WRITE, TableType.MERGE_ON_READ
 ONE = CleanOptions(commits=1)
@@ -409,6 +410,39 @@ def test_asking_again_for_a_rollback_that_died_brings_it_to_its_end(
 
     crash_everywhere(table.storage, act, check)
     assert begun > 1
+
+
+@each_kind
+def test_a_savepoint_that_died_does_not_stop_the_rollback_of_its_write(
+    table_version: int, table_type: TableType
+) -> None:
+    """Where several write, whoever comes next finishes a rollback, of writes and not of plans."""
+    clock = ManualClock()
+    storage = new_storage(table_version, table_type, clock.now_ms)
+    Toy(storage).write({"a": "0"})
+    time = Toy(storage).write({"a": "wrong"}).requested_time
+    config = Toy(storage).config
+    Publisher(storage, config).start(time, Action.SAVEPOINT)
+
+    def check(left: MemoryStorage) -> None:
+        found = Toy(left)
+        if found.rows() == {"a": "wrong"} and not any(
+            i.action is Action.ROLLBACK for i in found.timeline.pending
+        ):
+            return
+        for heartbeat in left.files_below(".hoodie/.heartbeat"):
+            left.delete(heartbeat)
+        other = Writer(left, clock, 3)
+        clock.sleep_ms(10 * LEASE_MS)
+        roll_back_all_failed(other.env, expires_ms=LEASE_MS, concurrency=other.concurrency)
+        assert Toy(left).rows() == {"a": "0"}
+        assert not [i for i in Toy(left).timeline.pending if i.action is not Action.SAVEPOINT]
+
+    def act(at: Storage) -> None:
+        ours = Writer(at, clock, 2)
+        roll_back(ours.env, time, concurrency=ours.concurrency)
+
+    crash_everywhere(storage, act, check)
 
 
 def test_bad_rollbacks_are_refused_before_anything_is_written() -> None:
