@@ -234,6 +234,7 @@ def no_lock(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Concurrency, "section", open_door)
     patch.setattr(Concurrency, "ensure", lambda _: None)
+    patch.setattr(TableLock, "is_held", lambda _: True)
 
 
 def conflicts_not_judged(patch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,7 @@ from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
     InstantLostError,
+    LockTimeoutError,
     SameWriteError,
     StorageError,
     TidelakeError,
@@ -638,7 +639,7 @@ class Transaction:
                 self.outcome = Outcome.NOT_LANDED
                 raise
             except TidelakeError as cause:
-                if delay_ms is None:
+                if delay_ms is None or isinstance(cause, LockTimeoutError):
                     raise CommitOutcomeUnknownError(self.instant_time, cause.problem) from cause
                 self._env.clock.sleep_ms(delay_ms)
             else:
