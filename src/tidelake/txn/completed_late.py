@@ -10,11 +10,11 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from tidelake.config import TableConfig
-from tidelake.errors import WriteConflictError
 from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.model import Action, Instant
 from tidelake.storage import Storage
 from tidelake.timeline import Timeline, TimelineContents
+from tidelake.txn.undone import conflict_with
 
 _log = logging.getLogger(__name__)
 #: Plans that name files, which have to stay until somebody has carried them out.
@@ -44,7 +44,9 @@ def refuse_late(
     plans = [i for i in now.pending if i.planned_as in _PLANS]
     appeared = {f.name: f.modified_ms for f in storage.list(config.timeline_folder).files}
     landed_ms = max(_times(now, mine, appeared), default=0)
-    on_top = [i for i in (*others, *plans) if min(_times(now, [i], appeared)) > landed_ms]
+    on_top = [
+        i for i in (*others, *plans) if min(_times(now, [i], appeared), default=0) > landed_ms
+    ]
     on_top += [i for i in others if _builds_on(contents.commit_metadata(i), ours)]
     if on_top:
         _log.warning(
@@ -54,15 +56,8 @@ def refuse_late(
             on_top[0].requested_time,
         )
     elif others:
-        theirs = others[-1].requested_time
-        raise WriteConflictError(
-            ours=ours,
-            theirs=theirs,
-            overlap=frozenset({theirs}),
-            rule="it lost the table's lock before it completed, and the other completed meanwhile",
-            next_step="run the write again: it starts from the table as it is now; "
-            "hoodie.write.num.retries.on.conflict.failures does so by itself",
-        )
+        rule = "it lost the table's lock before it completed, and the other completed meanwhile"
+        raise conflict_with(ours, others[-1].requested_time, rule)
 
 
 def _builds_on(metadata: CommitMetadata, ours: str) -> bool:

@@ -83,21 +83,24 @@ def refuse_undone(
     """
     restore = next((i for i in now.pending if i.action is Action.RESTORE), None)
     if restore is not None:
-        raise _conflict(ours, restore.requested_time, "a restore has begun to take the table back")
+        raise conflict_with(
+            ours, restore.requested_time, "a restore has begun to take the table back"
+        )
     for timeline in seen:
         for time in gone_since(timeline, now, history):
-            raise _conflict(ours, time, f"it was built on {time}, which was undone since")
+            raise conflict_with(ours, time, f"it was built on {time}, which was undone since")
         built_on = {i.requested_time for i in timeline.writes()}
         for instant, rollback in going(now, contents).items():
             if instant.requested_time in built_on:
-                raise _conflict(
+                raise conflict_with(
                     ours,
                     rollback.requested_time,
                     f"it was built on {instant.requested_time}, which is being rolled back",
                 )
 
 
-def _conflict(ours: str, theirs: str, rule: str) -> WriteConflictError:
+def conflict_with(ours: str, theirs: str, rule: str) -> WriteConflictError:
+    """Return the error of a write that gives way as a whole, whatever files it touched."""
     return WriteConflictError(
         ours=ours,
         theirs=theirs,
