@@ -22,7 +22,8 @@ from tidelake.engine.write_tasks import token_of_task
 from tidelake.env import Clock, Env, SystemClock
 from tidelake.files import read_slice
 from tidelake.model import Commit, TableType
-from tidelake.read.check import CheckReport, check_table
+from tidelake.read.check import check_table
+from tidelake.read.check_report import CheckReport
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelake.cli import text
 from tidelake.cli.output import Json
-from tidelake.read.check import CheckReport
+from tidelake.read.check_report import CheckReport
 
 
 def as_json(report: CheckReport) -> Json:

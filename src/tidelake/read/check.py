@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,15 +15,15 @@ from tidelake.files.footers import read_footer
 from tidelake.files.own_place import other_file
 from tidelake.formats import log_block
 from tidelake.formats.file_name import parse_base, parse_log
-from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.log_block import BlockKind, HeaderKey, LogBlock
 from tidelake.formats.parquet_footer import ParquetFooter
-from tidelake.model import Action, BaseFile, FileGroupId, FileSlice, Instant, LogFile
-from tidelake.read.check_archived import forgotten_files, vanished_groups
+from tidelake.model import Action, BaseFile, FileSlice, Instant, LogFile
+from tidelake.read.check_archived import check_history
 from tidelake.read.check_chain import lost_bases
 from tidelake.read.check_order import tied_keys
 from tidelake.read.check_pending import being_cleaned, being_undone
 from tidelake.read.check_places import problem_of_log, writers_of_logs
+from tidelake.read.check_report import READABLE_INSTANTS, CheckReport, Violation, noting
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.split_buckets import split_buckets
 from tidelake.read.state import TableState
@@ -40,7 +38,6 @@ from tidelake.view import Listing, StorageListing, TableView
 _FIRST_BY_COMPLETION = 8
 _READERS = 16
 
-READABLE_INSTANTS = "instants whose content decodes"
 PRESENT_FILES = "files of live slices that exist, in the size their commit says"
 READABLE_BASES = "base files of live slices with a readable footer"
 ROW_COUNTS = "base files with as many rows as their commit says"
@@ -48,29 +45,6 @@ READABLE_LOGS = "log files of live slices that consist of whole blocks"
 EXPLAINED = "writes that overlap in time and touch different file groups, or never give way"
 KNOWN_BASES = "writes that build on completed ones"
 SAME_LISTING = "committed files that metadata table and storage list alike"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
-    """A fact that does not hold."""
-
-    path: str
-    problem: str
-    next_step: str
-
-
-@dataclass(slots=True)
-class CheckReport:
-    """What was looked at and what was found; notes are oddities that harm no reader."""
-
-    checked: Counter[str] = field(default_factory=Counter)
-    violations: list[Violation] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def is_sound(self) -> bool:
-        """Return whether every fact holds."""
-        return not self.violations
 
 
 def check_table(
@@ -135,7 +109,7 @@ def check_table(
     bases = [file for file in present if isinstance(file, BaseFile)]
     writers = writers_of_logs(state)
     if not quick:
-        _check_history(state, on_storage, report)
+        check_history(state, on_storage, report)
         _check_bases(state, bases, named, report)
         _check_older(state, on_storage, {file.path for file in files}, named, report)
     for file in present:
@@ -225,7 +199,7 @@ def _check_instants(state: TableState, report: CheckReport) -> None:
     for instant in state.timeline.instants:
         read = (readers if instant.is_completed else plans).get(instant.action)
         if read is not None:
-            with _noting(report, READABLE_INSTANTS):
+            with noting(report, READABLE_INSTANTS):
                 read(instant)
 
 
@@ -263,38 +237,6 @@ def _check_chain(state: TableState, view: TableView, report: CheckReport) -> Non
                 "storage's versions, before a writer rolls that instant back",
             )
         )
-
-
-def _check_history(
-    state: TableState, on_storage: Mapping[str, FileInfo], report: CheckReport
-) -> None:
-    there = set()
-    for path in on_storage:
-        partition, _, name = path.rpartition("/")
-        file = parse_base(partition, name, 0) or parse_log(partition, name, 0)
-        if file is not None:
-            there.add(FileGroupId(partition, file.file_id))
-    with _noting(report, READABLE_INSTANTS):
-        if state.config.layout_version != LAYOUT_1:
-            manifest, forgotten = forgotten_files(state)
-            for path in forgotten:
-                report.violations.append(
-                    Violation(
-                        path=manifest,
-                        problem=f"does not name {path}, of whose instants nothing else tells: rows "
-                        "that they wrote may be missing",
-                        next_step="restore the manifest from a backup or the storage's versions",
-                    )
-                )
-        for lost in vanished_groups(state, there):
-            report.violations.append(
-                Violation(
-                    path=lost.path,
-                    problem=f"was written by {lost.requested_time}, which is archived, and no file "
-                    f"of file group {lost.group.file_id} is left: its rows are missing",
-                    next_step="restore the file group from a backup or the storage's versions",
-                )
-            )
 
 
 def _check_buckets(slices: Sequence[FileSlice], report: CheckReport) -> None:
@@ -418,7 +360,7 @@ def _check_base(
     named: _Named | None,
     report: CheckReport,
 ) -> None:
-    with _noting(report, READABLE_BASES):
+    with noting(report, READABLE_BASES):
         if isinstance(footer, TidelakeError):
             raise footer
         rows = footer.row_count
@@ -441,7 +383,7 @@ def _check_log(
     report: CheckReport,
 ) -> Sequence[LogBlock]:
     blocks: Sequence[LogBlock] = ()
-    with _noting(report, READABLE_LOGS), reading(log.path):
+    with noting(report, READABLE_LOGS), reading(log.path):
         blocks = log_block.decode_blocks(state.storage.read(log.path))
         _check_place(state, log.path, blocks, writers, report)
         for block in blocks:
@@ -492,7 +434,7 @@ def _check_older(
             _is_present(base, on_storage[path], named, report, may_grow=False)
             bases.append(base)
             continue
-        with _noting(report, READABLE_LOGS), reading(path):
+        with noting(report, READABLE_LOGS), reading(path):
             blocks = log_block.decode_blocks(state.storage.read(path))
             _check_place(state, path, blocks, writers, report)
     _check_bases(state, bases, named, report)
@@ -667,15 +609,3 @@ def _by_path(listing: Listing, partitions: Sequence[str]) -> dict[str, FileInfo]
         for partition, infos in listing.files_of(partitions).items()
         for info in infos
     }
-
-
-@contextmanager
-def _noting(report: CheckReport, fact: str) -> Iterator[None]:
-    """Count one look at `fact`, and turn an error into a violation."""
-    report.checked[fact] += 1
-    try:
-        yield
-    except TidelakeError as error:
-        path = getattr(error, "path", None) or "the table"
-        problem = getattr(error, "cause", None) or error.problem
-        report.violations.append(Violation(path=path, problem=problem, next_step=error.next_step))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidelake.errors import reading
 from tidelake.formats import lsm_history
+from tidelake.formats.file_name import parse_base, parse_log
+from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.lsm_history import HistoryFileName
 from tidelake.model import WRITE_ACTIONS, FileGroupId
+from tidelake.read.check_report import READABLE_INSTANTS, CheckReport, Violation, noting
 from tidelake.read.state import TableState
+from tidelake.storage import FileInfo
 from tidelake.timeline.archive import current_manifest
 
 
@@ -69,3 +73,36 @@ def forgotten_files(state: TableState) -> tuple[str, list[str]]:
         if not any(t and t.first <= name.first and name.last <= t.last for t in told):
             found.append(f"{folder}/{file.name}")
     return path, sorted(found)
+
+
+def check_history(
+    state: TableState, on_storage: Mapping[str, FileInfo], report: CheckReport
+) -> None:
+    """Hold the history of a table to its folder, and to the data files that are there."""
+    there = set()
+    for path in on_storage:
+        partition, _, name = path.rpartition("/")
+        file = parse_base(partition, name, 0) or parse_log(partition, name, 0)
+        if file is not None:
+            there.add(FileGroupId(partition, file.file_id))
+    with noting(report, READABLE_INSTANTS):
+        if state.config.layout_version != LAYOUT_1:
+            manifest, forgotten = forgotten_files(state)
+            for path in forgotten:
+                report.violations.append(
+                    Violation(
+                        path=manifest,
+                        problem=f"does not name {path}, of whose instants nothing else tells: rows "
+                        "that they wrote may be missing",
+                        next_step="restore the manifest from a backup or the storage's versions",
+                    )
+                )
+        for lost in vanished_groups(state, there):
+            report.violations.append(
+                Violation(
+                    path=lost.path,
+                    problem=f"was written by {lost.requested_time}, which is archived, and no file "
+                    f"of file group {lost.group.file_id} is left: its rows are missing",
+                    next_step="restore the file group from a backup or the storage's versions",
+                )
+            )

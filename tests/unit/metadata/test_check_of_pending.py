@@ -19,7 +19,8 @@ from tests.unit.txn.toy_table import Toy, environment
 from tidelake.config import CleanOptions
 from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.model import Action, TableType
-from tidelake.read.check import CheckReport, check_table
+from tidelake.read.check import check_table
+from tidelake.read.check_report import CheckReport
 from tidelake.services.clean import clean
 from tidelake.services.restore import restore
 from tidelake.services.rollback import roll_back, roll_back_all_failed

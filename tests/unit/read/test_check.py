@@ -8,7 +8,8 @@ from tests.golden import harness
 from tidelake.config import ReadOptions
 from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.read import check
-from tidelake.read.check import CheckReport, check_table
+from tidelake.read.check import check_table
+from tidelake.read.check_report import READABLE_INSTANTS, CheckReport
 from tidelake.read.state import TableState
 from tidelake.storage import open_storage
 
@@ -47,7 +48,7 @@ def live_file(root: Path, *, log: bool) -> Path:
 def test_a_table_as_hudi_left_it_is_sound(name: str, tmp_path: Path) -> None:
     report = checked(unpacked(name, tmp_path))
     assert report.violations == []
-    assert report.checked[check.READABLE_INSTANTS] > 0
+    assert report.checked[READABLE_INSTANTS] > 0
     assert report.checked[check.PRESENT_FILES] > 0
 
 
@@ -67,7 +68,7 @@ def test_a_quick_look_opens_no_data_file(tmp_path: Path) -> None:
 def test_every_fact_is_looked_at(tmp_path: Path) -> None:
     report = checked(unpacked("v6_mor_mdt_full", tmp_path))
     assert set(report.checked) == {
-        check.READABLE_INSTANTS,
+        READABLE_INSTANTS,
         check.PRESENT_FILES,
         check.READABLE_BASES,
         check.ROW_COUNTS,
@@ -159,7 +160,7 @@ def test_a_damaged_instant_is_named_and_files_are_left_alone(tmp_path: Path) -> 
     commit.write_bytes(b'{"partitionToWriteStats": [}')
     report = checked(root)
     assert [v.path for v in report.violations] == [f".hoodie/{commit.name}"]
-    assert report.checked.keys() == {check.READABLE_INSTANTS}
+    assert report.checked.keys() == {READABLE_INSTANTS}
     assert "files were not checked" in report.notes[0]
 
 
