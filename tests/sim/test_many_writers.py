@@ -73,6 +73,11 @@ def test_who_lost_the_lock_takes_nothing_off_the_metadata_table(seed: int) -> No
     assert play(history_of(seed)).wrong == []
 
 
+@pytest.mark.parametrize("seed", [5_887])
+def test_a_file_of_a_writer_that_was_rolled_back_is_not_taken_for_archived(seed: int) -> None:
+    assert play(history_of(seed)).wrong == []
+
+
 @pytest.mark.parametrize("seed", [3, 7])
 def test_the_same_seed_gives_the_same_history(seed: int) -> None:
     history = history_of(seed)

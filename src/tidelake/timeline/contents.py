@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from tidelake.config import TableConfig
-from tidelake.errors import MissingFileError, reading
+from tidelake.errors import CorruptFileError, MissingFileError, reading
 from tidelake.formats import commit_metadata, plans
 from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.model import Action, Instant, State
@@ -128,6 +128,25 @@ class TimelineContents:
         found += [metadata for metadata in told if metadata is not None]
         return frozenset(time for metadata in found for time in metadata.commits_rollback)
 
+    def rolled_back_by(self, timeline: Timeline) -> frozenset[str]:
+        """Return the writes that completed rollbacks and restores of a timeline took back.
+
+        Plans of services do not count: they stay when an attempt at them is rolled back. Damaged
+        files tell nothing, nor do those that are archived by now: the history has these.
+        """
+        found: set[str] = set()
+        for instant in timeline.completed:
+            try:
+                if instant.action is Action.ROLLBACK:
+                    done = self.rollback_metadata(instant)
+                    plans_stay = {i.commit_time for i in done.instants_rollback if _is_plan(i)}
+                    found.update(t for t in done.commits_rollback if t not in plans_stay)
+                elif instant.action is Action.RESTORE:
+                    found.update(self.restore_metadata(instant).instants_to_rollback)
+            except (CorruptFileError, MissingFileError):
+                continue
+        return frozenset(found)
+
     def restore_plan(self, instant: Instant) -> plans.RestorePlan:
         """Return which instants a restore set out to take back."""
         return self._read_plan(plans.RestorePlan, pending_file(instant, State.REQUESTED))
@@ -189,6 +208,10 @@ class TimelineContents:
                 self._kept[file_name] = decode(data)
         found: V = self._kept[file_name]
         return found
+
+
+def _is_plan(info: plans.InstantInfo) -> bool:
+    return info.action in (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING)
 
 
 def _own_file(instant: Instant) -> str:

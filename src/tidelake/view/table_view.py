@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -40,12 +40,26 @@ class Replacement:
 class CommitTimes:
     """Answer when an instant completed, from the active timeline or, if archived, from history."""
 
-    def __init__(self, timeline: Timeline, history: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        timeline: Timeline,
+        history: Callable[[], Mapping[str, str]],
+        rolled_back: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
+        """Take what is not on the timeline from `history`, and from `rolled_back` what is in none.
+
+        `rolled_back` are the writes of which the timeline says that they were taken back.
+        """
         self._active = {i.requested_time: i.completion_time for i in timeline.writes()}
         self._pending = timeline.pending_times
         self._first = timeline.first_active_time
         self._last_done = max(self._active, default="")
         self._load_history = history
+        self._load_rolled_back = rolled_back
+
+    @cached_property
+    def _rolled_back(self) -> Collection[str]:
+        return self._load_rolled_back()
 
     @cached_property
     def _history(self) -> ArchivedTimes:
@@ -72,7 +86,7 @@ class CommitTimes:
             return self._history.get(requested_time) if self._may_hide(requested_time) else None
         done = self._history.get(requested_time)
         if done is None and requested_time < self._oldest:
-            return requested_time
+            return None if requested_time in self._rolled_back else requested_time
         return done
 
     def is_unknown(self, requested_time: str) -> bool:
@@ -94,7 +108,10 @@ class CommitTimes:
             return False
         if self._may_hide(requested_time):
             return requested_time in self._history
-        return requested_time < self._first
+        if requested_time >= self._first:
+            return False
+        # A plan that was rolled back may have been carried out after that: the history tells.
+        return requested_time not in self._rolled_back or requested_time in self._history
 
     def archived_within(self) -> frozenset[str]:
         """Return the archived writes that are no older than the active timeline."""
@@ -133,7 +150,7 @@ class TableView:
         for slices that were deleted between the loading of `timeline` and the listing.
         """
         self.timeline = timeline
-        self.times = CommitTimes(timeline, history_times)
+        self.times = CommitTimes(timeline, history_times, lambda: contents.rolled_back_by(timeline))
         self._by_name = table_version < 8
         self._contents = contents
         self._listing = listing

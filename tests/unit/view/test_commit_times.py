@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import pytest
+
 from tidelake.model import Action, Instant, State
 from tidelake.timeline import Timeline
 from tidelake.view.table_view import CommitTimes
@@ -37,3 +41,13 @@ def test_before_anything_has_completed_nothing_is_archived() -> None:
     assert times("002") is None
     assert not times.is_committed("002")
     assert times.archived_within() == frozenset()
+
+
+@pytest.mark.parametrize("history", [{}, {"003": "004"}])
+def test_what_was_rolled_back_is_not_taken_for_archived(history: Mapping[str, str]) -> None:
+    """A writer that was rolled back came back, and put a file there before it looked."""
+    times = CommitTimes(Timeline(instants=(DONE,)), lambda: history, lambda: {"002", "003"})
+    assert times("002") is None
+    assert not times.is_committed("002")
+    assert times.is_committed("001")
+    assert times.is_committed("003") is ("003" in history)
