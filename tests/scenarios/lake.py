@@ -19,7 +19,7 @@ from tidelake.engine.staging import StagingArea
 from tidelake.engine.task_runs import Here
 from tidelake.engine.write_session import WriteSession
 from tidelake.engine.write_tasks import token_of_task
-from tidelake.env import Clock, Env, SystemClock
+from tidelake.env import Clock, Env, Ids, RandomIds, SystemClock
 from tidelake.files import read_slice
 from tidelake.model import Commit, TableType
 from tidelake.read.check import check_table
@@ -80,11 +80,13 @@ class Lake:
         *,
         has_schema: bool = True,
         clock: Clock | None = None,
+        ids: Ids | None = None,
     ) -> None:
         self.root = root / "table"
         self.root.mkdir(parents=True)
         self.options = {**OCC, **(options or {})}
         self.clock = clock or SystemClock()
+        self.ids = ids or RandomIds()
         self.storage: Storage = LocalStorage(str(self.root))
         spec = table_spec(
             avro_schema(_struct(BASE), "t"),
@@ -105,7 +107,7 @@ class Lake:
 
     def env(self) -> Env:
         """Return an environment on the table's storage."""
-        return Env(self.storage, self.clock)
+        return Env(self.storage, self.clock, self.ids)
 
     def writing(
         self,

@@ -106,7 +106,7 @@ class WriteSchemas:
         stored = self.stored
         start = None if stored is None else without_meta_columns(stored.avro)
         known = {i.requested_time for i in self._state.timeline.writes()}
-        writes = writes_in_order(txn.config, txn.timeline)
+        writes = writes_in_order(txn.config.table_version, txn.timeline)
         is_new = any(i.requested_time not in known for i in writes)
         if not (is_new and self._options.concurrency.checks_schema):
             return start, writer

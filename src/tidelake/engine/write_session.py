@@ -54,11 +54,12 @@ from tidelake.txn.candidates import clustered_groups
 from tidelake.txn.concurrency import Concurrency, SharedKeys
 from tidelake.txn.locks import choose_kind, open_lock
 from tidelake.txn.locks.process import process_name
-from tidelake.view import StorageListing, TableView
+from tidelake.view import StorageListing, TableView, refuse_missing_files
 from tidelake.write.agree import refuse_contradictions
 from tidelake.write.groups import LiveGroup, live_groups
 from tidelake.write.index import LOOKED_UP_BY, Index, choose_index, looks_bucketed
 from tidelake.write.keys import KeySpec, key_spec, may_be_named
+from tidelake.write.lost_files import refuse_hiding
 from tidelake.write.operation import (
     action_of,
     combines,
@@ -379,6 +380,7 @@ class WriteSession:
             ids=self.env.ids,
             replaced=_replaced(view) if choice.index.fixed_ids else {},
         )
+        refuse_hiding(view, live, workload, found)
         txn.refuse_gone(self._gone(view, workload, found))
         if choice.index.type is IndexType.RECORD_INDEX and not by_file_id:
             _refuse_unknown_groups(workload, found)
@@ -451,9 +453,11 @@ class WriteSession:
 
     def retire(self, txn: Transaction, partitions: Sequence[str]) -> Mapping[str, list[str]]:
         """Return every file id of the partitions; raise when a clustering is moving their rows."""
-        live = [g.id for g in self.live(txn, partitions)]
-        self._refuse_clustered(txn, live)
-        return replaced_ids([(group.partition, group.file_id) for group in live])
+        view = self.view(txn)
+        live = live_groups(view, txn.config, partitions)
+        refuse_missing_files(view, [group.slice for group in live], partitions)
+        self._refuse_clustered(txn, [group.id for group in live])
+        return replaced_ids([(group.id.partition, group.id.file_id) for group in live])
 
     def _refuse_clustered(self, txn: Transaction, groups: Iterable[FileGroupId]) -> None:
         if not self.concurrency.allows_update:  # or else the clustering gives way

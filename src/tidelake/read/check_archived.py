@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tidelake.errors import reading
@@ -18,20 +18,25 @@ from tidelake.timeline.archive import current_manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VanishedGroup:
-    """A file group without files, with a file of it that an archived commit wrote."""
+class Vanished:
+    """A file that an archived commit wrote, of which nothing is left and that should be there."""
 
     group: FileGroupId
     path: str
     requested_time: str
 
 
-def vanished_groups(state: TableState, there: Collection[FileGroupId]) -> Iterator[VanishedGroup]:
-    """Yield the file groups that archived commits wrote, that nobody replaced, and that are gone.
+def vanished_files(
+    state: TableState, on_storage: Mapping[str, FileInfo], there: Mapping[FileGroupId, str]
+) -> Iterator[Vanished]:
+    """Yield files that are gone, of file groups that nobody replaced.
 
-    A clean leaves the newest slice of every group that was not replaced.
+    That is the last file of a group, its newest base file, or a log since then: a clean leaves the
+    newest slice. `there` has the groups of which files are left on storage, each with the time of
+    its newest base file, "" without one.
     """
-    written: dict[FileGroupId, VanishedGroup] = {}
+    written: dict[FileGroupId, Vanished] = {}
+    newest: list[tuple[str, Vanished]] = []
     replaced = set(state.view.replacements)
     for instant in state.history.instants():
         if instant.action not in WRITE_ACTIONS:
@@ -43,11 +48,22 @@ def vanished_groups(state: TableState, there: Collection[FileGroupId]) -> Iterat
             for stat in stats:
                 if stat.path and stat.file_id:
                     group = FileGroupId(partition, stat.file_id)
-                    written[group] = VanishedGroup(
+                    found = Vanished(
                         group=group, path=stat.path, requested_time=instant.requested_time
                     )
-    for group in sorted(written.keys() - replaced - set(there), key=str):
+                    written[group] = found
+                    log = parse_log(partition, stat.path.rpartition("/")[2], 0)
+                    at = instant.requested_time
+                    if log is not None:
+                        by_completion = state.by_completion_time
+                        at = (instant.completion_time or "") if by_completion else log.instant_time
+                    if stat.path not in on_storage and there.get(group, "~") < at:
+                        newest.append((at, found))
+    for group in sorted(written.keys() - replaced - there.keys(), key=str):
         yield written[group]
+    for _, found in sorted(newest, key=lambda one: one[0]):
+        if found.group not in replaced:
+            yield found
 
 
 def forgotten_files(state: TableState) -> tuple[str, list[str]]:
@@ -79,12 +95,14 @@ def check_history(
     state: TableState, on_storage: Mapping[str, FileInfo], report: CheckReport
 ) -> None:
     """Hold the history of a table to its folder, and to the data files that are there."""
-    there = set()
+    there: dict[FileGroupId, str] = {}
     for path in on_storage:
         partition, _, name = path.rpartition("/")
-        file = parse_base(partition, name, 0) or parse_log(partition, name, 0)
+        base = parse_base(partition, name, 0)
+        file = base or parse_log(partition, name, 0)
         if file is not None:
-            there.add(FileGroupId(partition, file.file_id))
+            group = FileGroupId(partition, file.file_id)
+            there[group] = max(there.get(group, ""), "" if base is None else base.instant_time)
     with noting(report, READABLE_INSTANTS):
         if state.config.layout_version != LAYOUT_1:
             manifest, forgotten = forgotten_files(state)
@@ -97,12 +115,13 @@ def check_history(
                         next_step="restore the manifest from a backup or the storage's versions",
                     )
                 )
-        for lost in vanished_groups(state, there):
+        for lost in vanished_files(state, on_storage, there):
+            is_left = "no later base file" if lost.group in there else "no file"
             report.violations.append(
                 Violation(
                     path=lost.path,
-                    problem=f"was written by {lost.requested_time}, which is archived, and no file "
-                    f"of file group {lost.group.file_id} is left: its rows are missing",
+                    problem=f"was written by {lost.requested_time}, which is archived, and "
+                    f"{is_left} of file group {lost.group.file_id} is left: its rows are missing",
                     next_step="restore the file group from a backup or the storage's versions",
                 )
             )

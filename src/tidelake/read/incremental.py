@@ -9,7 +9,6 @@ from datetime import datetime
 from tidelake.config import HollowCommitPolicy, TimeBasis
 from tidelake.errors import ConfigError, IncrementalRangeError, MissingFileError
 from tidelake.model import FileGroupId, FileSlice, Instant
-from tidelake.read.missing_files import refuse_missing_files
 from tidelake.read.prune import Pruner
 from tidelake.read.scan import (
     EVERYTHING,
@@ -21,7 +20,7 @@ from tidelake.read.scan import (
     slice_tasks,
 )
 from tidelake.read.state import TableState
-from tidelake.view import AsOf
+from tidelake.view import AsOf, refuse_missing_files
 
 Time = str | int | datetime
 
@@ -89,17 +88,17 @@ def _archived_times(state: TableState, after: str | None) -> tuple[Mapping[str, 
 
     Some of those before it may be among them.
     """
-    active = [i.requested_time for i in state.timeline.writes()]
-    if not active:
+    last = state.timeline.last_requested_time
+    if not last:
         return {}, False
     times = state.history.completion_times()
     if after is None:
         return times, False
     if state.by_completion_time:
         return times.completed_after(after), times.has_completed_by(after)
-    if after < min(active):
+    if all(after < i.requested_time for i in state.timeline.writes()):
         return times, False
-    return times.within(after, max(active)), False
+    return times.within(after, last), False
 
 
 def _settled(state: TableState, writes: list[Instant]) -> tuple[list[Instant], bool]:
@@ -155,7 +154,7 @@ def plan_incremental(
     if at is not None and at.time < (state.earliest_retained or ""):
         _refuse_cleaned(state, at, touched, slices, partitions)
     elif not state.is_listed_by_metadata:
-        refuse_missing_files(state, slices, partitions, at, only=touched)
+        refuse_missing_files(state.view, slices, partitions, at, only=touched)
     if touched is not None:
         slices = [s for s in slices if s.group in touched]
     kept = pruner.slices(slices, base_only=False)
@@ -206,7 +205,7 @@ def _refuse_cleaned(
             next_step=f"end the window at {state.earliest_retained} or later, or leave out the end",
         )
     try:
-        refuse_missing_files(state, slices, partitions, at, only=touched)
+        refuse_missing_files(state.view, slices, partitions, at, only=touched)
     except MissingFileError as gone:
         raise _cleaned(at, gone.path) from gone
     for piece in slices:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from tidelake.read.missing_files import refuse_missing_files
 from tidelake.read.prune import Pruner
 from tidelake.read.scan import (
     EVERYTHING,
@@ -17,6 +16,7 @@ from tidelake.read.scan import (
 )
 from tidelake.read.split_buckets import warn_of_split_buckets
 from tidelake.read.state import TableState
+from tidelake.view import refuse_missing_files
 
 
 def plan_snapshot(
@@ -40,7 +40,7 @@ def plan_snapshot(
         partitions = [p for p in known if p in selection.partitions]
     slices = state.view.latest_slices(partitions, as_of=at)
     if not state.is_listed_by_metadata:
-        refuse_missing_files(state, slices, partitions, at)
+        refuse_missing_files(state.view, slices, partitions, at)
     warn_of_split_buckets(slices)
     kept = pruner.slices(slices, base_only=base_only)
     return ScanPlan(

@@ -28,7 +28,7 @@ from tidelake.timeline import (
 )
 from tidelake.timeline.table_properties import PROPERTIES_PATH
 from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
-from tidelake.view import AsOf, Listing, StorageListing, TableView
+from tidelake.view import AsOf, Listing, StorageListing, TableView, is_by
 
 #: Makes the listing and the statistics of a table that has a metadata table.
 MetadataSource = Callable[[Storage, TableConfig, Timeline], "tuple[Listing, FileStatistics] | None"]
@@ -273,7 +273,7 @@ class TableState:
 
     def writes_by_time(self) -> Sequence[Instant]:
         """Return completed writes in the order that this table version's windows go by."""
-        return writes_in_order(self.config, self.timeline)
+        return writes_in_order(self.config.table_version, self.timeline)
 
     def schema(self, as_of: AsOf | None = None) -> TableSchema:
         """Return the table's schema now or as of a point in time."""
@@ -315,10 +315,3 @@ class TableState:
 
 def _time(instant: Instant, basis: TimeBasis) -> str:
     return instant.requested_time if basis is TimeBasis.REQUESTED else instant.completion_time or ""
-
-
-def is_by(instant: Instant, as_of: AsOf) -> bool:
-    """Return whether an instant had taken effect at a point in the past."""
-    if as_of.basis is TimeBasis.REQUESTED:
-        return instant.requested_time <= as_of.time
-    return instant.completion_time is not None and instant.completion_time <= as_of.time

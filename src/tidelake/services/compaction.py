@@ -26,6 +26,7 @@ from tidelake.view import (
     TableView,
     clustered_groups,
     log_compacted_groups,
+    refuse_missing_files,
 )
 
 #: From this version of the plan on paths are bare file names.
@@ -134,6 +135,8 @@ def plan_compaction(
     operations = narrowed([operation(found, options) for found in slices], options)
     if not operations:
         return None
+    # A base file made without a file that is gone would hide that it is.
+    refuse_missing_files(view, slices, None, as_of, only={found.group for found in slices})
     return CompactionPlan(
         operations=tuple(operations),
         extra_metadata={},

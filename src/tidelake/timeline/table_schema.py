@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelake.config import TableConfig
 from tidelake.model import Instant
 from tidelake.timeline.contents import TimelineContents
 from tidelake.timeline.timeline import Timeline
@@ -15,10 +14,10 @@ _SERVICES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER", "INDEX"})
 FIRST_BY_COMPLETION = 8
 
 
-def writes_in_order(config: TableConfig, timeline: Timeline) -> tuple[Instant, ...]:
+def writes_in_order(table_version: int, timeline: Timeline) -> tuple[Instant, ...]:
     """Return completed writes by the time that this table version goes by, newest last."""
     writes = timeline.writes()
-    if config.table_version < FIRST_BY_COMPLETION:
+    if table_version < FIRST_BY_COMPLETION:
         return writes
     return tuple(sorted(writes, key=lambda i: i.completion_time or ""))
 

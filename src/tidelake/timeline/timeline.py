@@ -82,6 +82,14 @@ class Timeline:
         return self._first(self.completed)
 
     @cached_property
+    def last_requested_time(self) -> str:
+        """Return the newest requested time of all instants, or "" when there are none.
+
+        Whatever the history has from before it had left the timeline when this one was loaded.
+        """
+        return max((i.requested_time for i in self.instants), default="")
+
+    @cached_property
     def saved_times(self) -> frozenset[str]:
         """Return the requested times of writes that a savepoint keeps, be it pending or not."""
         return frozenset(i.requested_time for i in self.instants if i.action is Action.SAVEPOINT)

@@ -457,7 +457,7 @@ class Transaction:
         """Return the schema to commit, whatever others made of the table's since the start."""
         if resolve_schema is None or self.owner is not None:
             return schema
-        found = commit_with_schema(writes_in_order(self.config, now), contents)
+        found = commit_with_schema(writes_in_order(self.config.table_version, now), contents)
         if found is None:
             return resolve_schema(self.config.create_schema, "")
         return resolve_schema(found[1], found[0].requested_time)

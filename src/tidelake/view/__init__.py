@@ -1,4 +1,5 @@
 from tidelake.view.listing import META_FOLDER, KnownFiles, Listing, StorageListing
+from tidelake.view.missing_files import refuse_missing_files
 from tidelake.view.pending import clustered_groups, log_compacted_groups
 from tidelake.view.slicing import (
     FileGroup,
@@ -7,7 +8,7 @@ from tidelake.view.slicing import (
     slice_by_completion_time,
     slice_by_name,
 )
-from tidelake.view.table_view import AsOf, CommitTimes, Replacement, TableView
+from tidelake.view.table_view import AsOf, CommitTimes, Replacement, TableView, is_by
 
 __all__ = [
     "META_FOLDER",
@@ -21,8 +22,10 @@ __all__ = [
     "TableView",
     "clustered_groups",
     "group_files",
+    "is_by",
     "join_onto_base",
     "log_compacted_groups",
+    "refuse_missing_files",
     "slice_by_completion_time",
     "slice_by_name",
 ]

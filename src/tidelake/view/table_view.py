@@ -8,8 +8,9 @@ from functools import cached_property
 
 from tidelake.config import TimeBasis
 from tidelake.formats.file_name import parse_log
-from tidelake.model import Action, FileGroupId, FileSlice
+from tidelake.model import Action, FileGroupId, FileSlice, Instant
 from tidelake.timeline import ArchivedTimes, Timeline, TimelineContents
+from tidelake.timeline.table_schema import writes_in_order
 from tidelake.view.listing import Listing
 from tidelake.view.slicing import (
     FileGroup,
@@ -27,6 +28,13 @@ class AsOf:
 
     time: str
     basis: TimeBasis
+
+
+def is_by(instant: Instant, as_of: AsOf) -> bool:
+    """Return whether an instant had taken effect at a point in the past."""
+    if as_of.basis is TimeBasis.REQUESTED:
+        return instant.requested_time <= as_of.time
+    return instant.completion_time is not None and instant.completion_time <= as_of.time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +61,7 @@ class CommitTimes:
         self._active = {i.requested_time: i.completion_time for i in timeline.writes()}
         self._pending = timeline.pending_times
         self._first = timeline.first_active_time
-        self._last_done = max(self._active, default="")
+        self._last_seen = timeline.last_requested_time
         self._load_history = history
         self._load_rolled_back = rolled_back
 
@@ -104,30 +112,31 @@ class CommitTimes:
         """Return whether the instant took effect, without a look at history where that can be."""
         if requested_time in self._active:
             return True
-        if requested_time in self._pending or self._first is None:
+        if requested_time in self._pending:
             return False
         if self._may_hide(requested_time):
             return requested_time in self._history
-        if requested_time >= self._first:
+        if self._first is None or requested_time >= self._first:
             return False
         # A plan that was rolled back may have been carried out after that: the history tells.
         return requested_time not in self._rolled_back or requested_time in self._history
 
     def archived_within(self) -> frozenset[str]:
         """Return the archived writes that are no older than the active timeline."""
-        if self._first is None:
+        if not self._last_seen:
             return frozenset()
-        return frozenset(filter(self._may_hide, self._history.within(self._first, self._last_done)))
+        return frozenset(self._history.within(self._first or "", self._last_seen))
 
     def _may_hide(self, requested_time: str) -> bool:
         """Return whether the history may have an instant that the active timeline should have.
 
         Archival goes on behind commits that a savepoint keeps, and these stay where they are when
         the savepoint is deleted. A writer that was rolled back and did not notice may put its old
-        instant back. So presence in the history decides, of everything up to the newest write;
-        later ones were archived after the look at the timeline.
+        instant back, and rollbacks may take all later writes off. So presence in the history
+        decides, of everything up to the newest instant; later ones were archived after the look at
+        the timeline.
         """
-        return self._first is not None and self._first <= requested_time < self._last_done
+        return (self._first or "") <= requested_time < self._last_seen
 
 
 class TableView:
@@ -151,8 +160,10 @@ class TableView:
         """
         self.timeline = timeline
         self.times = CommitTimes(timeline, history_times, lambda: contents.rolled_back_by(timeline))
-        self._by_name = table_version < 8
-        self._contents = contents
+        self._table_version = table_version
+        self.by_completion_time = table_version >= 8
+        """Whether slices go by completion time; before version 8 names say them."""
+        self.contents = contents
         self._listing = listing
         self._order = order
         self._timeline_now = timeline_now
@@ -160,6 +171,10 @@ class TableView:
     def partitions(self) -> Sequence[str]:
         """Return the partition paths relative to the table, sorted."""
         return self._listing.partitions()
+
+    def writes_in_order(self) -> Sequence[Instant]:
+        """Return completed writes by the time that this table version goes by, newest last."""
+        return writes_in_order(self._table_version, self.timeline)
 
     def groups(self, partitions: Sequence[str] | None = None) -> list[FileGroup]:
         """Return every file group on storage, ordered by partition and file id."""
@@ -206,24 +221,24 @@ class TableView:
                 slices={s.group: s for s in slices},
                 partitions=frozenset(partitions),
                 is_replaced=lambda group: self.is_replaced(group, as_of),
-                named_by_slice=self._by_name,
+                named_by_slice=not self.by_completion_time,
                 until=None if as_of is None else as_of.time,
                 basis=TimeBasis.COMPLETION if as_of is None else as_of.basis,
             ),
             self._timeline_now(),
-            self._contents,
+            self.contents,
         )
 
     def _is_ahead(self, group: FileGroup) -> bool:
         """Return whether a file of the group is of an instant that had not completed yet."""
         times = {base.instant_time for base in group.base_files}
-        if not self._by_name:
+        if self.by_completion_time:
             times |= {log.instant_time for log in group.log_files}
         return not all(map(self.times.is_committed, times))
 
     def latest_slice(self, group: FileGroup, as_of: AsOf | None = None) -> FileSlice | None:
         """Return the newest slice of one group, or None when nothing was committed by then."""
-        if self._by_name:
+        if not self.by_completion_time:
             return self._latest_by_name(group, as_of)
         if as_of is None or as_of.basis is TimeBasis.COMPLETION:
             slices = self.slices(group, None if as_of is None else as_of.time)
@@ -235,7 +250,7 @@ class TableView:
 
         From table version 8 on `completed_by` leaves out files that completed later.
         """
-        if self._by_name:
+        if not self.by_completion_time:
             return slice_by_name(
                 group, self._committed, opened_by=self.pending_compactions(group.id, None)
             )
@@ -292,7 +307,7 @@ class TableView:
     def _without_strays(self, group: FileGroup) -> FileGroup:
         """Drop copies that a retried task left beside the file its commit names."""
         taken = [(b.instant_time, 0) for b in group.base_files]
-        if not self._by_name:
+        if self.by_completion_time:
             taken += [(log.instant_time, log.version) for log in group.log_files]
         twice = {at for at in taken if taken.count(at) > 1} if len(set(taken)) < len(taken) else ()
         for instant_time in {at[0] for at in twice}:
@@ -316,7 +331,7 @@ class TableView:
     def _files_named_by(self, instant_time: str) -> frozenset[str] | None:
         for instant in self.timeline.writes():
             if instant.requested_time == instant_time:
-                stats = self._contents.commit_metadata(instant).partition_to_write_stats
+                stats = self.contents.commit_metadata(instant).partition_to_write_stats
                 return frozenset(stat.path for of in stats.values() for stat in of if stat.path)
         return None
 
@@ -326,7 +341,7 @@ class TableView:
         for instant in self.timeline.pending:
             if instant.action is not Action.COMPACTION:
                 continue
-            for operation in self._contents.compaction_plan(instant).operations:
+            for operation in self.contents.compaction_plan(instant).operations:
                 group = FileGroupId(operation.partition_path, operation.file_id)
                 found[group] = found.get(group, frozenset()) | {instant.requested_time}
         return found
@@ -338,7 +353,7 @@ class TableView:
         for instant in self.timeline.writes():
             if instant.planned_as is not Action.LOGCOMPACTION:
                 continue
-            for operation in self._contents.compaction_plan(instant).operations:
+            for operation in self.contents.compaction_plan(instant).operations:
                 group = FileGroupId(operation.partition_path, operation.file_id)
                 inputs = (
                     parse_log(group.partition, path.rpartition("/")[2], 0)
@@ -355,14 +370,14 @@ class TableView:
         """Return for every replaced file group the completed instants that replaced it."""
         found: dict[FileGroupId, list[Replacement]] = {}
         replacing = [i for i in self.timeline.writes() if i.action is Action.REPLACECOMMIT]
-        self._contents.load_commit_metadata(replacing)
+        self.contents.load_commit_metadata(replacing)
         for instant in replacing:
             if instant.completion_time is None:
                 continue
             replacement = Replacement(
                 requested_time=instant.requested_time, completion_time=instant.completion_time
             )
-            metadata = self._contents.commit_metadata(instant)
+            metadata = self.contents.commit_metadata(instant)
             for partition, file_ids in metadata.partition_to_replace_file_ids.items():
                 for file_id in file_ids:
                     found.setdefault(FileGroupId(partition, file_id), []).append(replacement)

@@ -51,3 +51,20 @@ def test_what_was_rolled_back_is_not_taken_for_archived(history: Mapping[str, st
     assert not times.is_committed("002")
     assert times.is_committed("001")
     assert times.is_committed("003") is ("003" in history)
+
+
+UNDONE = Instant(
+    requested_time="009", action=Action.ROLLBACK, state=State.COMPLETED, completion_time="010"
+)
+
+
+@pytest.mark.parametrize("left", [(DONE, UNDONE), (UNDONE,)])
+def test_what_is_archived_counts_though_the_newest_writes_were_rolled_back(
+    left: tuple[Instant, ...],
+) -> None:
+    """A saved write stayed, later ones were archived, and those behind them were taken back."""
+    times = CommitTimes(Timeline(instants=left), lambda: HISTORY)
+    assert times.is_committed("007")
+    assert times("007") == "008"
+    assert not times.is_committed("008")
+    assert times("008") is None

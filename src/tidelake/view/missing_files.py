@@ -9,8 +9,7 @@ from tidelake.errors import MissingFileError
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.model import Action, FileGroupId, FileSlice, Instant
-from tidelake.read.state import TableState, is_by
-from tidelake.view import AsOf
+from tidelake.view.table_view import AsOf, TableView, is_by
 
 #: How many written files are looked at, newest first: enough for all that most tables keep active,
 #: and a bound for the others.
@@ -18,7 +17,7 @@ _LOOKED_AT = 4096
 
 
 def refuse_missing_files(
-    state: TableState,
+    view: TableView,
     slices: Iterable[FileSlice],
     partitions: Collection[str] | None,
     as_of: AsOf | None = None,
@@ -31,18 +30,21 @@ def refuse_missing_files(
     fewer rows. `slices` are the newest ones of `partitions`, or of all partitions, now or at a
     point in the past; `only` leaves other file groups aside.
     """
-    if state.by_completion_time and as_of is not None and as_of.basis is TimeBasis.REQUESTED:
+    if view.by_completion_time and as_of is not None and as_of.basis is TimeBasis.REQUESTED:
         return  # what completed later may have been requested before
     wanted = None if partitions is None else frozenset(partitions)
     present = {piece.group: piece for piece in slices}
+    # What took effect before a base file was asked for is inside it.
+    since = min((_opened(present.get(group)) for group in only), default="~") if only else ""
     settled: dict[FileGroupId, str] = {}
     looked_at = 0
-    for instant in reversed(state.writes_by_time()):
+    for instant in reversed(view.writes_in_order()):
         if as_of is not None and not is_by(instant, as_of):
             continue
-        if looked_at >= _LOOKED_AT:
+        took_effect = instant.completion_time if view.by_completion_time else instant.requested_time
+        if looked_at >= _LOOKED_AT or (took_effect or "") < since:
             return
-        stats = state.contents.commit_metadata(instant).partition_to_write_stats
+        stats = view.contents.commit_metadata(instant).partition_to_write_stats
         for partition, of in stats.items():
             looked_at += len(of)
             if wanted is not None and partition not in wanted:
@@ -51,19 +53,24 @@ def refuse_missing_files(
                 group = FileGroupId(partition, stat.file_id or "")
                 if only is not None and group not in only:
                     continue
-                if not stat.path or state.view.is_replaced(group, as_of):
+                if not stat.path or view.is_replaced(group, as_of):
                     continue
-                if _belongs_by(stat, instant, state) < settled.get(group, ""):
+                if _belongs_by(stat, instant, view) < settled.get(group, ""):
                     continue
-                if _is_missing(present.get(group), stat, instant, state):
+                if _is_missing(present.get(group), stat, instant, view):
                     raise MissingFileError(stat.path)
                 if parse_base(partition, _name(stat), 0) is not None:
                     # Whatever the group had when this base file was asked for is inside it.
                     settled[group] = instant.requested_time
 
 
+def _opened(piece: FileSlice | None) -> str:
+    """Return the time of the base file of a slice, before which nothing of it was written."""
+    return "" if piece is None or piece.base_file is None else piece.base_file.instant_time
+
+
 def _is_missing(
-    piece: FileSlice | None, stat: WriteStat, instant: Instant, state: TableState
+    piece: FileSlice | None, stat: WriteStat, instant: Instant, view: TableView
 ) -> bool:
     log = parse_log("", _name(stat), 0)
     if log is None:
@@ -75,15 +82,15 @@ def _is_missing(
         return False
     if piece.base_file is None:
         return True
-    return piece.base_file.instant_time <= _belongs_by(stat, instant, state)
+    return piece.base_file.instant_time <= _belongs_by(stat, instant, view)
 
 
-def _belongs_by(stat: WriteStat, instant: Instant, state: TableState) -> str:
+def _belongs_by(stat: WriteStat, instant: Instant, view: TableView) -> str:
     """Return the time that says to which slice a file belongs: to the newest from before it."""
     log = parse_log("", _name(stat), 0)
     if log is None or instant.planned_as is Action.LOGCOMPACTION:
         return instant.requested_time
-    return instant.completion_time or "" if state.by_completion_time else log.instant_time
+    return instant.completion_time or "" if view.by_completion_time else log.instant_time
 
 
 def _name(stat: WriteStat) -> str:

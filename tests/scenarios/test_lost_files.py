@@ -1,0 +1,86 @@
+"""Files that are gone: no write takes their place, so that nobody could see it any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.lake import BUCKETS, COW, MOR, Lake, row
+from tests.scenarios.rules import guards
+from tidelake.config import WriteOperation
+from tidelake.engine import write_session
+from tidelake.errors import MissingFileError
+from tidelake.model import TableType
+from tidelake.services import compaction
+
+VERSIONS = pytest.mark.parametrize("version", [6, 8, 9])
+INDEXES = pytest.mark.parametrize("index", [{"hoodie.index.type": "SIMPLE"}, BUCKETS])
+
+
+def hidden_by_writes(patch: pytest.MonkeyPatch) -> None:
+    for module, name in (
+        (write_session, "refuse_hiding"),
+        (write_session, "refuse_missing_files"),
+        (compaction, "refuse_missing_files"),
+    ):
+        patch.setattr(module, name, lambda *_, **__: None)
+
+
+def newest_file(lake: Lake, pattern: str) -> Path:
+    return max(lake.root.glob(pattern), key=lambda path: path.stat().st_mtime_ns)
+
+
+def refused(lake: Lake, lost: Path, *acts: object) -> None:
+    """Lose a file, see that each of the acts is refused, and that all is there once it is back."""
+    rows, data = lake.rows(), lost.read_bytes()
+    before = sorted(lake.root.glob("p=*/*.*"))
+    lost.unlink()
+    for act in acts:
+        assert callable(act)
+        with pytest.raises(MissingFileError, match=lost.name):
+            act()
+    lost.write_bytes(data)
+    assert sorted(lake.root.glob("p=*/*.*")) == before
+    assert lake.rows() == rows
+
+
+@guards(hidden_by_writes)
+@INDEXES
+@VERSIONS
+def test_C_09_a_base_file_that_is_gone_is_not_written_over(
+    tmp_path: Path, version: int, index: dict[str, str]
+) -> None:
+    """An upsert would go on from the file before it, as if the last write had never been."""
+    lake = Lake(tmp_path, COW, version, index)
+    for ts in (1, 2, 3):
+        lake.write([row("a", ts), row("b", ts)])
+    lost = newest_file(lake, "p=x/*.parquet")
+    known = "b" if index is BUCKETS else "a"
+    refused(
+        lake,
+        lost,
+        lambda: lake.write([row("a", 4), row(known, 4)]),
+        lambda: lake.write([row("c", 4)], operation=WriteOperation.INSERT_OVERWRITE),
+    )
+
+
+@guards(hidden_by_writes)
+@VERSIONS
+@pytest.mark.parametrize("kind", TableType)
+def test_C_09_a_bucket_whose_only_file_is_gone_gets_no_other(
+    tmp_path: Path, version: int, kind: TableType
+) -> None:
+    lake = Lake(tmp_path, kind, version, {**BUCKETS, "hoodie.bucket.index.num.buckets": "1"})
+    lake.write([row("a", 1), row("b", 1)])
+    refused(lake, newest_file(lake, "p=x/*.parquet"), lambda: lake.write([row("a", 2)]))
+
+
+@guards(hidden_by_writes)
+@VERSIONS
+def test_C_09_a_log_that_is_gone_is_not_compacted_away(tmp_path: Path, version: int) -> None:
+    lake = Lake(tmp_path, MOR, version, BUCKETS)
+    for ts in (1, 2, 3):
+        lake.write([row("a", ts), row("b", ts)])
+    lost = max(lake.root.glob("p=x/.*log*"))
+    refused(lake, lost, lambda: lake.compactor().both())
