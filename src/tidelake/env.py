@@ -89,6 +89,11 @@ class Env:
         The age of a file is told by it alone: the modification time of a file that is written now
         is compared with that of the other. It costs two calls to the storage.
         """
-        self.storage.put(CLOCK_PROBE, b"")
-        found = self.storage.stat(CLOCK_PROBE)
-        return self.clock.now_ms() if found is None else found.modified_ms
+        return stamped_now_ms(self.storage, CLOCK_PROBE, self.clock)
+
+
+def stamped_now_ms(storage: Storage, probe: str, clock: Clock) -> int:
+    """Return the time that a storage stamps on a file that is written now, to `probe`."""
+    storage.put(probe, b"")
+    found = storage.stat(probe)
+    return clock.now_ms() if found is None else found.modified_ms

@@ -143,6 +143,7 @@ def test_A_05_an_instant_in_the_future(storage: MemoryStorage) -> None:
 def test_A_06_a_time_is_taken_and_published_at_once(storage: MemoryStorage) -> None:
     """Whoever loses the lock between its time and the file does not publish: others went on."""
     clock = ManualClock()
+    storage = storage.copied(clock.now_ms)
     newer: list[str] = []
 
     class Stalls(ManualClock):
@@ -151,7 +152,7 @@ def test_A_06_a_time_is_taken_and_published_at_once(storage: MemoryStorage) -> N
             # The first writer has its time, and waits out the skew before it publishes.
             if not newer:
                 newer.append("")
-                clock.sleep_ms(LEASE_MS + 1)
+                clock.sleep_ms(LEASE_MS + 1_000)
                 newer[0] = Writer(storage, clock, 2).begin().instant_time
 
         @override
@@ -261,12 +262,13 @@ def test_A_09_a_holder_that_crashed(tmp_path: Path, holder: str) -> None:
 def test_A_10_a_lease_lost_in_the_critical_section(storage: MemoryStorage) -> None:
     """A holder stalls past its lease after the checks, another commits: the first gives up."""
     clock = ManualClock()
+    storage = storage.copied(clock.now_ms)
     armed = {"now": False}
 
     def stall(_number: int, name: str, path: str) -> None:
         if armed["now"] and name == "files_below" and ".temp" in path:
             armed["now"] = False
-            clock.sleep_ms(LEASE_MS + 1)
+            clock.sleep_ms(LEASE_MS + 1_000)
             other = Writer(storage, clock, 2)
             txn = other.begin()
             other.commit(txn, other.write(txn, "a", "theirs"))

@@ -117,12 +117,12 @@ def schedule(
             plan = make_plan(load_timeline(env.storage, config), requested_time)
             if plan is None:
                 return None
-            concurrency.ensure()
             if config.table_version < _FIRST_OWN_LOGS:
                 # Apache Hudi may not keep the metadata table of such a table while a plan waits.
                 waits = Instant(requested_time=requested_time, action=action, state=State.REQUESTED)
                 ahead = Timeline(instants=(*timeline.instants, waits))
                 config = keeper.prepare(config, ahead, times)
+            concurrency.ensure()
             if publisher.request(requested_time, action, plan):
                 return requested_time
 

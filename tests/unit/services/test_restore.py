@@ -424,7 +424,8 @@ def test_a_savepoint_that_died_does_not_stop_the_rollback_of_its_write(
     config = Toy(storage).config
     Publisher(storage, config).start(time, Action.SAVEPOINT)
 
-    def check(left: MemoryStorage) -> None:
+    def check(crashed: MemoryStorage) -> None:
+        left = crashed.copied(clock.now_ms)
         found = Toy(left)
         if found.rows() == {"a": "wrong"} and not any(
             i.action is Action.ROLLBACK for i in found.timeline.pending

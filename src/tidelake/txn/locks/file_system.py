@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tidelake.env import Env
+from tidelake.env import CLOCK_PROBE, Env, stamped_now_ms
 from tidelake.errors import Malformed, MissingFileError, StorageError
 from tidelake.formats import jackson
 from tidelake.storage import LocalStorage, Tagged
@@ -23,6 +23,8 @@ from tidelake.txn.locks.provider import Holder, log_takeover
 from tidelake.txn.time import LAST_MS
 
 FILE_NAME = "lock"
+#: Beside the lock, which by default lies in the table's meta folder.
+_PROBE = CLOCK_PROBE.partition("/")[2]
 _RENEW_BELOW = 2 / 3
 _NAMELESS = "a writer that left no name (perhaps Apache Hudi's)"
 _OTHER_FOLDER = (
@@ -146,7 +148,11 @@ class FileSystemLock:
         info = self._storage.stat(FILE_NAME)
         if info is None or not self._expire_ms:
             return False
-        return self._clock.now_ms() - info.modified_ms > self._expire_ms
+        if self._clock.now_ms() - info.modified_ms <= self._expire_ms:
+            return False
+        # Ours may be ahead of the clock that stamps files.
+        now_ms = stamped_now_ms(self._storage, _PROBE, self._clock)
+        return now_ms - info.modified_ms > self._expire_ms
 
 
 def _said(found: Tagged) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from tidelake.txn.time import LAST_MS
 LOCK_FILE = ".hoodie/.locks/table_lock.json"
 #: A lease that has less than this part of its life left is extended when it is looked at.
 _RENEW_BELOW = 2 / 3
+_WHOLE_SECOND_MS = 999
 #: What stands, in the name of an owner of ours, before the time at which it got the lock.
 _SINCE = " since "
 
@@ -67,6 +68,7 @@ class StorageLock:
     """The lock file of one table; `validity_ms` is how long a holder may be silent."""
 
     def __init__(self, env: Env, *, validity_ms: int, skew_ms: int) -> None:
+        self._env = env
         self._storage = env.storage
         self._clock = env.clock
         self._validity_ms = validity_ms
@@ -89,9 +91,7 @@ class StorageLock:
         if found is None:
             return self._put_first(lease)
         held = _Lease.decode(found.data)
-        # The other's clock may be ahead of ours by the skew, and its lease is by its own clock.
-        is_due = self._clock.now_ms() > held.valid_until_ms + self._skew_ms
-        if not (held.is_expired or is_due or self._is_left(held.owner)):
+        if not (held.is_expired or self._is_left(held.owner) or self._is_due(held)):
             return False
         is_taken = self._swap(lease, found.tag)
         if is_taken and not held.is_expired and not held.owner.startswith(self._owner):
@@ -141,6 +141,21 @@ class StorageLock:
             held = Holder(owner="nobody knows who")
         self._storage.delete(LOCK_FILE)
         return held
+
+    def _is_due(self, held: _Lease) -> bool:
+        """Return whether the holder was silent for so long that it knows its lease is over.
+
+        The lease is by the holder's clock, which may be ahead of ours by the skew. One that is far
+        behind ours renews leases that seem to be over: so the file must be old as well, by the
+        clock that stamps files, some of which stamp whole seconds.
+        """
+        if self._clock.now_ms() <= held.valid_until_ms + self._skew_ms:
+            return False
+        found = self._storage.stat(LOCK_FILE)
+        if found is None:
+            return True
+        silent_ms = self._env.storage_now_ms() - found.modified_ms
+        return silent_ms > self._validity_ms + _WHOLE_SECOND_MS
 
     def _new_lease(self) -> _Lease:
         until_ms = self._clock.now_ms() + self._validity_ms

@@ -83,8 +83,8 @@ def test_a_broken_lock_is_lost_to_its_holder(make: Make) -> None:
 
 class TestLeases:
     @pytest.fixture
-    def storage(self) -> MemoryStorage:
-        return MemoryStorage()
+    def storage(self, clock: ManualClock) -> MemoryStorage:
+        return MemoryStorage(now_ms=clock.now_ms)
 
     def lock(
         self, storage: MemoryStorage | FaultyStorage, clock: ManualClock, number: int
@@ -99,6 +99,8 @@ class TestLeases:
         assert first.try_acquire()
         clock.sleep_ms(LEASE_MS + 500)
         assert not second.try_acquire(), "the first one's clock may be ahead"
+        clock.sleep_ms(499)
+        assert not second.try_acquire(), "the storage may stamp whole seconds"
         clock.sleep_ms(1)
         assert caplog.text == ""
         assert second.try_acquire()
@@ -110,6 +112,15 @@ class TestLeases:
         caplog.clear()
         assert first.try_acquire()
         assert caplog.text == "", "it was given back"
+
+    def test_a_clock_that_is_ahead_takes_over_from_nobody(
+        self, storage: MemoryStorage, clock: ManualClock
+    ) -> None:
+        first = self.lock(storage, clock, 1)
+        ahead = self.lock(storage, ManualClock(clock.now_ms() + 10 * LEASE_MS), 2)
+        assert first.try_acquire()
+        assert not ahead.try_acquire()
+        assert first.still_held(0)
 
     def test_are_extended_while_they_are_looked_at(
         self, storage: MemoryStorage, clock: ManualClock
@@ -126,7 +137,7 @@ class TestLeases:
     ) -> None:
         first, second = self.lock(storage, clock, 1), self.lock(storage, clock, 2)
         assert first.try_acquire()
-        clock.sleep_ms(LEASE_MS + 501)
+        clock.sleep_ms(LEASE_MS + 1_000)
         assert second.try_acquire()
         second.release()
         assert not first.still_held(0)
@@ -134,7 +145,7 @@ class TestLeases:
     def test_of_two_heirs_one_comes_in(self, storage: MemoryStorage, clock: ManualClock) -> None:
         first = self.lock(storage, clock, 1)
         assert first.try_acquire()
-        clock.sleep_ms(LEASE_MS + 501)
+        clock.sleep_ms(LEASE_MS + 1_000)
         heir = self.lock(storage, clock, 2)
 
         def race(_number: int, name: str, _path: str) -> None:
@@ -233,6 +244,13 @@ class TestLeases:
         assert ours.try_acquire()
 
 
+def age(folder: Path, *, minutes: int) -> None:
+    """Let the lock file be older than it is."""
+    lock = folder / "lock"
+    at = lock.stat().st_mtime - minutes * 60
+    os.utime(lock, (at, at))
+
+
 class TestFiles:
     def lock(self, folder: Path, clock: ManualClock, number: int, minutes: int) -> FileSystemLock:
         env = Env(MemoryStorage(), clock, SeededIds(number))
@@ -256,7 +274,7 @@ class TestFiles:
     def test_an_old_file_has_one_heir(self, tmp_path: Path, now: ManualClock) -> None:
         first, second = self.lock(tmp_path, now, 1, 10), self.lock(tmp_path, now, 2, 10)
         assert first.try_acquire()
-        now.sleep_ms(11 * 60_000)
+        age(tmp_path, minutes=11)
         assert second.try_acquire()
         assert not first.still_held(0)
         first.release()
@@ -272,6 +290,8 @@ class TestFiles:
         assert holder is not None
         assert "left no name" in holder.owner
         now.sleep_ms(11 * 60_000)
+        assert not ours.try_acquire(), "our clock is ahead, the file is not old"
+        age(tmp_path, minutes=11)
         assert ours.try_acquire()
         assert "taken over from a writer that left no name" in caplog.text
 
