@@ -95,6 +95,8 @@ class TableConfig:
     timeline_timezone_utc: bool
     timebased: Mapping[str, str]
     index_definitions_path: str | None
+    may_be_cut: bool = False
+    """Whether the file that they stand in may lack its end."""
 
     @property
     def is_metadata_table(self) -> bool:

@@ -115,7 +115,7 @@ def build(
     """
     if config.metadata_partitions:
         # Without the folder, writers of Apache Hudi would fail on the names.
-        config = update_table_config(env, {keys.METADATA_PARTITIONS.name: ""})
+        config = update_table_config(env, {keys.METADATA_PARTITIONS.name: ""}, times.ensure)
     files = committed_files(env.storage, config, timeline)
     parts: dict[str, Sequence[Mapping[str, bytes]]] = {
         FILES: [file_records(files, config.table_version)]
@@ -170,8 +170,7 @@ def build(
         known = load_definitions(env.storage, config)
         env.storage.put(_DEFINITIONS, index_definitions.encode({**known, **definitions}))
         changes[keys.INDEX_DEFINITIONS_PATH.name] = _DEFINITIONS
-    times.ensure()
-    return update_table_config(env, changes)
+    return update_table_config(env, changes, times.ensure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from tidelake.timeline import (
     load_timeline,
     open_history,
 )
+from tidelake.timeline.table_properties import refuse_cut
 from tidelake.txn import InstantTimes, MetadataKeeper, NoMetadataTable
 from tidelake.txn.concurrency import Concurrency
 from tidelake.view import KnownFiles, Listing, StorageListing, TableView
@@ -62,9 +63,13 @@ class TableNow:
         keeper: MetadataKeeper | None = None,
         concurrency: Concurrency | None = None,
     ) -> TableNow:
-        """Load the table even when a restore has not finished."""
+        """Load the table even when a restore has not finished.
+
+        Raises `CorruptFileError` when its properties may have been cut short.
+        """
         shared = concurrency or Concurrency()
         config = load_table_config(env.storage)
+        refuse_cut(config)
         timeline = load_timeline(env.storage, config)
         return cls(
             env=env,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import lru_cache
 
@@ -19,7 +20,7 @@ from tidelake.errors import (
     reading,
 )
 from tidelake.formats import properties
-from tidelake.storage import Storage
+from tidelake.storage import Storage, Tagged
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ def _whole_backup(storage: Storage) -> bytes | None:
 @lru_cache(maxsize=64)  # every call on a table looks at its properties, which hardly ever change
 def _config_of(data: bytes) -> TableConfig:
     entries = _checked(data)
-    missing = [keys.CHECKSUM.name] if lacks_checksum(entries) else []
+    missing = [keys.CHECKSUM.name] if _lacks_checksum(entries) else []
     missing += ["newline behind its last line"] if is_cut_short(data) else []
     if missing:
         _log.warning(
@@ -86,33 +87,70 @@ def _config_of(data: bytes) -> TableConfig:
             PROPERTIES_PATH,
             " and no ".join(missing),
         )
-    return TableConfig.from_properties(entries)
+    return replace(TableConfig.from_properties(entries), may_be_cut=bool(missing))
 
 
-def update_table_config(env: Env, changes: Mapping[str, str | None]) -> TableConfig:
+def update_table_config(
+    env: Env, changes: Mapping[str, str | None], fence: Callable[[], None] = lambda: None
+) -> TableConfig:
     """Set properties, and remove those whose value is None; return what the table then has.
 
-    Readers see the old properties or the new. A crash leaves a backup, which the next update
-    removes after it has used it where it has to. Raises `ConfigError` when another update is under
-    way.
+    `fence` is called right before that, and raises when others may have come in. Readers see the
+    old properties or the new. A crash leaves a backup, which the next update removes after it has
+    used it where it has to. Raises `ConfigError` when another update is under way.
     """
     storage = env.storage
-    _recover(storage)
-    before = storage.read(PROPERTIES_PATH)
-    entries = dict(_read_checked(before))
-    if not storage.put_if_absent(BACKUP_PATH, before):
-        raise ConfigError(
-            "another writer is changing the table's properties",
-            next_step=f"run the write again; if nobody is at work, {BACKUP_PATH} will go then",
-        )
+    repair_table_config(env)
+    before = storage.read_tagged(PROPERTIES_PATH)
+    entries = dict(_read_checked(before.data))
+    refuse_cut(_config_of(before.data))
     for key, value in changes.items():
         if value is None:
             entries.pop(key, None)
         else:
             entries[key] = value
-    storage.put(PROPERTIES_PATH, encode_properties(entries, env.clock.now_ms(), "Updated at"))
+    fence()
+    if not storage.put_if_absent(BACKUP_PATH, before.data):
+        raise _changed_by_another()
+    _replace(env, entries, before)
     storage.delete(BACKUP_PATH)
     return TableConfig.from_properties(entries)
+
+
+def _replace(env: Env, entries: Mapping[str, str], before: Tagged) -> None:
+    """Write properties in the place of those that were read, and of no others.
+
+    A process that stood still in between must not undo what came meanwhile.
+    """
+    data = encode_properties(entries, env.clock.now_ms(), "Updated at")
+    made = env.storage.put_if_tagged(PROPERTIES_PATH, data, before.tag)
+    # A client that retries by itself is told of its own first attempt, too.
+    if made is None and env.storage.read(PROPERTIES_PATH) != data:
+        raise _changed_by_another()
+
+
+def refuse_cut(config: TableConfig) -> None:
+    """Raise `CorruptFileError` for properties that may lack their end.
+
+    They are read, and readers are told. But whoever changes the table would take settings that got
+    lost for settings that there never were, such as its metadata table.
+    """
+    if config.may_be_cut:
+        raise CorruptFileError(
+            PROPERTIES_PATH,
+            "it has no checksum, or no newline behind its last line: it was cut short, or edited "
+            "by hand",
+            next_step="nothing was changed; compare the file with what you know of the table, and "
+            "write it whole: every line ends with a newline, and hoodie.table.checksum is among "
+            "them",
+        )
+
+
+def _changed_by_another() -> ConfigError:
+    return ConfigError(
+        "another writer is changing the table's properties",
+        next_step=f"run the write again; if nobody is at work, {BACKUP_PATH} will go then",
+    )
 
 
 def encode_properties(entries: Mapping[str, str], now_ms: int, saved: str) -> bytes:
@@ -129,25 +167,22 @@ def encode_properties(entries: Mapping[str, str], now_ms: int, saved: str) -> by
     return properties.encode({**entries, keys.CHECKSUM.name: str(checksum)}, comments)
 
 
-def repair_table_config(storage: Storage) -> None:
-    """Bring torn or missing properties back from the backup that an update has left.
+def repair_table_config(env: Env) -> None:
+    """Finish an update of the properties that somebody did not get to its end.
 
-    Call it under the table's lock: an update that somebody is at looks the same.
+    Torn or missing ones come back from the backup that tells of it. Sound ones are written anew, so
+    that whoever stands still in the middle of an update does not find what it has read. Call it
+    under the table's lock.
     """
+    storage = env.storage
     if storage.stat(BACKUP_PATH) is None:
         return
     try:
-        _checked(storage.read(PROPERTIES_PATH))
-    except (MissingFileError, Malformed):
-        _recover(storage)
-
-
-def _recover(storage: Storage) -> None:
-    """Finish or forget an update that somebody did not get to its end, as Hudi does."""
-    if storage.stat(BACKUP_PATH) is None:
-        return
-    try:
-        _checked(storage.read(PROPERTIES_PATH))
+        found = storage.read_tagged(PROPERTIES_PATH)
+        entries = _checked(found.data)
+        if is_cut_short(found.data) or _lacks_checksum(entries):
+            raise Malformed("it was cut short")  # noqa: TRY301 - the backup stands in, as below
+        _replace(env, entries, found)
     except (MissingFileError, Malformed):
         saved = storage.read(BACKUP_PATH)
         _read_checked(saved, BACKUP_PATH)
@@ -184,7 +219,7 @@ def is_cut_short(data: bytes) -> bool:
     return not data.endswith((b"\n", b"\r"))
 
 
-def lacks_checksum(entries: Mapping[str, str]) -> bool:
+def _lacks_checksum(entries: Mapping[str, str]) -> bool:
     """Return whether the checksum is missing that Hudi stores since table version 4.
 
     Hudi reads such a file, and so do we; but a file that was cut between two lines looks the same.

@@ -138,7 +138,7 @@ class NoMetadataTable:
         self,
         config: TableConfig,
         timeline: Timeline,  # noqa: ARG002 - what was written does not matter here
-        times: InstantTimes,  # noqa: ARG002 - nothing is written
+        times: InstantTimes,
     ) -> TableConfig:
         """Take the metadata table's partitions out of the properties."""
         names = (keys.METADATA_PARTITIONS, keys.METADATA_PARTITIONS_INFLIGHT)
@@ -149,7 +149,7 @@ class NoMetadataTable:
             "storage instead, and Apache Hudi's next write builds it anew",
             self._env.storage.spec.uri,
         )
-        return update_table_config(self._env, {key.name: "" for key in names})
+        return update_table_config(self._env, {key.name: "" for key in names}, times.ensure)
 
     def bounded_columns(
         self,

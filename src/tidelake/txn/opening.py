@@ -9,7 +9,7 @@ from tidelake.env import Env
 from tidelake.errors import PlanRunningError, RestorePendingError
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeline
-from tidelake.timeline.table_properties import repair_table_config
+from tidelake.timeline.table_properties import refuse_cut, repair_table_config
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.heartbeat import live_writers, refuse_live
 from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable
@@ -40,7 +40,8 @@ def entered(
         timeline = load_timeline(env.storage, config)
     else:
         _refuse_others(env, timeline, concurrency, is_service=is_service)
-    repair_table_config(env.storage)
+    refuse_cut(config)
+    repair_table_config(env)
     times = concurrency.times(env, config, timeline)
     restore = next((i for i in timeline.pending if i.action is Action.RESTORE), None)
     if restore is not None:

@@ -9,6 +9,7 @@ from tidelake.env import Env
 from tidelake.errors import (
     ConfigError,
     CorruptFileError,
+    LockLostError,
     NotATableError,
     TableNotFoundError,
     UnsupportedTableError,
@@ -17,7 +18,12 @@ from tidelake.formats import properties
 from tidelake.storage import LocalStorage, MemoryStorage
 from tidelake.testing import Crash, Fault, FaultyStorage, ManualClock
 from tidelake.timeline import load_table_config, update_table_config
-from tidelake.timeline.table_properties import BACKUP_PATH, PROPERTIES_PATH
+from tidelake.timeline.table_properties import (
+    BACKUP_PATH,
+    PROPERTIES_PATH,
+    refuse_cut,
+    repair_table_config,
+)
 
 GOOD = meta_files("v9_cow_cleaned")[PROPERTIES_PATH]
 TORN = GOOD[: len(GOOD) // 2].replace(b"hoodie.table.name", b"hoodie.table.nam")
@@ -181,3 +187,48 @@ def test_two_updates_at_once_exclude_each_other() -> None:
     with pytest.raises(ConfigError, match="another writer"):
         update_table_config(Env(FaultyStorage(storage, other_comes_first)), CHANGES)
     assert storage.read(PROPERTIES_PATH) == GOOD
+
+
+def test_an_update_that_stood_still_does_not_undo_what_came_meanwhile() -> None:
+    storage = MemoryStorage({PROPERTIES_PATH: GOOD})
+    env = Env(storage, ManualClock())
+
+    def others_come(_number: int, name: str, path: str) -> None:
+        if (name, path) == ("put_if_tagged", PROPERTIES_PATH):
+            repair_table_config(env)
+
+    with pytest.raises(ConfigError, match="another writer"):
+        update_table_config(Env(FaultyStorage(storage, others_come), ManualClock()), CHANGES)
+    assert load_table_config(storage).properties == properties.decode(GOOD)
+    assert storage.stat(BACKUP_PATH) is None
+
+
+def test_an_update_looks_at_the_lock_behind_its_last_look_at_the_properties() -> None:
+    storage = FaultyStorage(MemoryStorage({PROPERTIES_PATH: GOOD}))
+
+    def fence() -> None:
+        assert storage.calls[-1] == ("read", PROPERTIES_PATH)
+        raise LockLostError("lost", next_step="")
+
+    with pytest.raises(LockLostError):
+        update_table_config(Env(storage), CHANGES, fence)
+    assert storage.read(PROPERTIES_PATH) == GOOD
+
+
+@pytest.mark.parametrize("cut", [GOOD[:-1], GOOD.replace(b"hoodie.table.checksum", b"#")])
+def test_properties_that_may_be_cut_short_are_read_and_not_written(cut: bytes) -> None:
+    storage = MemoryStorage({PROPERTIES_PATH: cut})
+    config = load_table_config(storage)
+    with pytest.raises(CorruptFileError, match="cut short") as refused:
+        refuse_cut(config)
+    assert "nothing was changed" in refused.value.next_step
+    with pytest.raises(CorruptFileError, match="cut short"):
+        update_table_config(Env(storage), CHANGES)
+    assert storage.read(PROPERTIES_PATH) == cut
+
+
+@pytest.mark.parametrize("cut", [GOOD[:-1], GOOD.replace(b"hoodie.table.checksum", b"#")])
+def test_a_backup_stands_in_for_properties_that_may_be_cut_short(cut: bytes) -> None:
+    storage = MemoryStorage({PROPERTIES_PATH: cut, BACKUP_PATH: GOOD})
+    update_table_config(Env(storage), CHANGES)
+    assert load_table_config(storage).properties == expected()
