@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tidelake.config import CleanPolicy, ServiceOptions, keys
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.model import WRITE_ACTIONS, Action, Instant, TableType
-from tidelake.services.clean_plan import earliest_to_retain
+from tidelake.services.clean_plan import earliest_to_retain, files_beside_cleans
 from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.table_now import TableNow
 from tidelake.storage.sub import SubStorage
@@ -203,11 +203,12 @@ def _is_still_replacing(now: TableNow, instant: Instant) -> bool:
     """Return whether file groups are left that only this replacecommit keeps out of sight."""
     if instant.action is not Action.REPLACECOMMIT:
         return False
-    replaced = now.contents.commit_metadata(instant).partition_to_replace_file_ids
+    metadata = now.contents.commit_metadata(instant)
+    replaced = {p: ids for p, ids in metadata.partition_to_replace_file_ids.items() if ids}
+    # What a clean deletes counts until it has completed: the metadata table lists it up to then.
+    files = files_beside_cleans(now, sorted(replaced))
     for partition, file_ids in replaced.items():
-        if not file_ids:
-            continue
-        names = (file.name for file in now.env.storage.list(partition).files)
+        names = (file.name for file in files[partition])
         found = (parse_base(partition, n, 0) or parse_log(partition, n, 0) for n in names)
         if any(
             file is not None

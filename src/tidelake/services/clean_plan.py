@@ -99,19 +99,47 @@ def commits_since(now: TableNow, last: Instant | None) -> int:
     return sum(1 for i in writes if last is None or i.requested_time > last.requested_time)
 
 
+def doomed(now: TableNow) -> Iterator[tuple[Instant, Mapping[str, Sequence[str]]]]:
+    """Return the pending cleans, each with the names by partition that it deletes."""
+    for instant in now.timeline.pending:
+        if instant.action is Action.CLEAN:
+            yield instant, plans.doomed_files(now.contents.clean_plan(instant))
+
+
 def refuse_doomed(
     now: TableNow, kept: Mapping[str, Iterable[str]], *, problem: str, next_step: str
 ) -> None:
     """Raise `HorizonError` when a pending clean deletes one of these files, by partition."""
-    for instant in now.timeline.pending:
-        if instant.action is not Action.CLEAN:
-            continue
-        for partition, names in plans.doomed_files(now.contents.clean_plan(instant)).items():
+    for clean, files in doomed(now):
+        for partition, names in files.items():
             if not set(names).isdisjoint(kept.get(partition, ())):
                 raise HorizonError(
-                    f"{problem}: clean {instant.requested_time} is about to delete files of it",
+                    f"{problem}: clean {clean.requested_time} is about to delete files of it",
                     next_step=next_step,
                 )
+
+
+def files_beside_cleans(
+    now: TableNow, partitions: Sequence[str] | None = None
+) -> Mapping[str, Sequence[FileInfo]]:
+    """Return the files of partitions, or of all, and those that pending cleans delete, gone or not.
+
+    A clean that died has deleted some of them, and nothing but its plan says which.
+    """
+    listing = now.listing()
+    wanted = listing.partitions() if partitions is None else partitions
+    found = {p: list(files) for p, files in listing.files_of(wanted).items()}
+    for _, files in doomed(now):
+        for partition, names in files.items():
+            if partition in found:
+                there = {info.name for info in found[partition]}
+                found[partition] += [FileInfo(n, 0, 0) for n in names if n not in there]
+    return found
+
+
+def view_beside_cleans(now: TableNow) -> TableView:
+    """Return the table's file groups with the files that pending cleans delete, gone or not."""
+    return now.view(files_beside_cleans(now))
 
 
 def _settled(now: TableNow) -> TableNow:

@@ -20,11 +20,11 @@ from tidelake.config import (
 from tidelake.errors import CorruptFileError, LockLostError
 from tidelake.formats import plans
 from tidelake.formats.marker_name import marker_folder
-from tidelake.formats.plans import SavepointMetadata
+from tidelake.formats.plans import SavepointMetadata, doomed_files
 from tidelake.model import Action, Commit, TableType
 from tidelake.services.archive import archive
 from tidelake.services.archive_plan import plan_archive
-from tidelake.services.clean import clean
+from tidelake.services.clean import clean, run_clean, schedule_clean
 from tidelake.services.table_now import TableNow
 from tidelake.storage import LocalStorage, MemoryStorage, Storage
 from tidelake.testing import FaultyStorage
@@ -209,6 +209,28 @@ def test_a_replacement_stays_until_the_replaced_files_are_gone(
     assert archived(table) > 0
     assert replacing.requested_time < (table.now.timeline.first_active_time or "")
     assert table.rows() == {"z-0": "z8"}
+
+
+@each_kind
+def test_a_replacement_stays_until_the_clean_of_the_replaced_files_has_completed(
+    table_version: int, table_type: TableType
+) -> None:
+    """Up to then the metadata table lists the files, and nothing else keeps them out of sight."""
+    table = busy(table_version, table_type, 2)
+    table.write({"z-0": "z"}, overwrite=True)
+    replacing = table.now.timeline.writes()[-1]
+    for n in range(9):
+        table.write({"z-0": f"z{n}"})
+    planned = schedule_clean(table.now, SMALL.clean)
+    assert planned is not None
+    (instant,) = (i for i in table.now.timeline.pending if i.requested_time == planned)
+    for partition, names in doomed_files(table.now.contents.clean_plan(instant)).items():
+        for name in names:
+            table.storage.delete(f"{partition}/{name}")
+    plan = plan_archive(table.now, SMALL)
+    assert replacing not in plan.instants
+    run_clean(table.now, planned)
+    assert replacing in plan_archive(table.now, SMALL).instants
 
 
 def test_the_newest_clean_stays_for_the_next_one() -> None:

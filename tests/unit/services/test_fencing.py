@@ -9,9 +9,18 @@ import pytest
 
 from tests.unit.services.busy_table import KINDS, Busy, busy
 from tests.unit.txn.toy_table import environment
-from tidelake.config import ConcurrencyMode
+from tidelake.config import (
+    ArchiveOptions,
+    CleanOptions,
+    CleanPolicy,
+    CompactionOptions,
+    ConcurrencyMode,
+    ServiceOptions,
+)
 from tidelake.errors import LockLostError
 from tidelake.model import TableType
+from tidelake.services import rollback
+from tidelake.services.archive import archive
 from tidelake.services.restore import restore
 from tidelake.services.rollback import roll_back
 from tidelake.services.savepoint import delete_savepoint, savepoint
@@ -22,6 +31,11 @@ from tidelake.txn.locks import Holder, TableLock
 
 Act = Callable[[Storage, str, Concurrency], object]
 
+ALL_BUT_ONE = ServiceOptions(
+    clean=CleanOptions(policy=CleanPolicy.FILE_VERSIONS),
+    archive=ArchiveOptions(min_commits=1, max_commits=1),
+    compaction=CompactionOptions(max_delta_commits=1),
+)
 ACTS: dict[str, Act] = {
     "savepoint": lambda s, time, shared: savepoint(environment(s), time, concurrency=shared),
     "delete savepoint": lambda s, time, shared: delete_savepoint(
@@ -51,6 +65,9 @@ class Lease:
 
     def release(self) -> None:
         pass
+
+    def lose(self) -> None:
+        self._calls = 0
 
     def holder(self) -> Holder | None:
         return None
@@ -109,3 +126,27 @@ def _changes_timeline(call: str, path: str) -> bool:
     return call.startswith("put") or (
         call == "delete" and not path.endswith((".inflight", ".requested"))
     )
+
+
+@pytest.mark.parametrize(("table_version", "table_type"), KINDS)
+def test_what_others_archived_is_not_told_as_rolled_back(
+    table_version: int, table_type: TableType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock was lost, and the write left the timeline: but nobody has taken it back."""
+    table, time = made_for("rollback", table_version, table_type)
+    storage = FaultyStorage(table.storage)
+    lease = Lease(storage)
+
+    def overtaken(*_: object, **__: object) -> list[str]:
+        for text in ("newer", "newest"):
+            table.write({"a-0": text})
+            if table_type is TableType.MERGE_ON_READ:
+                table.compact()
+        assert archive(environment(table.storage), ALL_BUT_ONE) is not None
+        lease.lose()
+        return []
+
+    monkeypatch.setattr(rollback, "roll_back_all_failed", overtaken)
+    with pytest.raises(LockLostError):
+        roll_back(environment(storage), time, concurrency=sharing(lease))
+    assert time in table.now.history.completion_times()

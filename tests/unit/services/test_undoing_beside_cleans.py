@@ -165,3 +165,26 @@ def test_a_plan_of_an_old_release_is_heeded_by_savepoints(table_version: int) ->
     assert [i.requested_time for i in pending_cleans(table.now)] == [planned]
     with pytest.raises(HorizonError, match=f"clean {planned} is about to delete"):
         savepoint(environment(table.storage))
+
+
+@each_kind
+def test_a_clean_that_died_anywhere_leaves_a_savepoint_nothing_that_it_would_lack(
+    table_version: int, table_type: TableType
+) -> None:
+    """What the clean had deleted by then was not missed: only files that are there were kept."""
+    table, newest = rewritten(table_version, table_type)
+    time = table.now.timeline.writes()[-2].requested_time
+    planned = schedule_clean(table.now, NEWEST_ONLY)
+    assert planned is not None
+
+    def check(left: MemoryStorage) -> None:
+        if any(i.requested_time == planned for i in Busy(left).now.timeline.completed):
+            return
+        with pytest.raises(HorizonError, match=f"clean {planned} is about to delete"):
+            savepoint(environment(left), time)
+        savepoint(environment(left), newest)
+
+    def act(storage: Storage) -> None:
+        run_clean(Busy(storage).now, planned)  # type: ignore[arg-type]
+
+    assert crash_everywhere(table.storage, act, check) > 5
