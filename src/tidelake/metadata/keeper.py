@@ -279,8 +279,7 @@ class MetadataTableKeeper:
                 instant.planned_as is Action.COMPACTION
                 and not own.has_logs_named(instant.requested_time)
             ):
-                times.ensure()  # others that came in may be at it
-                own.forget(instant.requested_time, instant.planned_as)
+                own.forget(instant.requested_time, times, instant.planned_as)
 
     def _repair(
         self, own: OwnTable, config: TableConfig, timeline: Timeline, times: InstantTimes
@@ -348,7 +347,7 @@ class MetadataTableKeeper:
             )
         self._write(own, instant_time, changes, times)
 
-    def undo(self, instant_time: str, times: InstantTimes) -> bool:  # noqa: ARG002 - no new instant
+    def undo(self, instant_time: str, times: InstantTimes) -> bool:
         """Take the deltacommit of an instant off, unless it went into a base file meanwhile."""
         own = self._own()
         if own is None:
@@ -364,7 +363,7 @@ class MetadataTableKeeper:
         if _is_compacted(own, instant_time):
             self._drop_told()
             return False
-        own.forget(instant_time)
+        own.forget(instant_time, times)
         return not _lists_logs_of_others(own.reloaded(), instant_time)
 
     def reconcile(self, instant_time: str, times: InstantTimes) -> None:

@@ -38,8 +38,10 @@ from tidelake.timeline import (
 from tidelake.txn import InstantTimes
 from tidelake.view import StorageListing, TableView
 
-#: Of every file of ours: the metadata table has one writer, whose retries overwrite their files.
+#: The metadata table has one writer, whose retries overwrite their files.
 WRITE_TOKEN = "0-0-0"
+#: The numbers of Spark's stages, which stand in the middle of a token, are smaller.
+_STAGES = 2**31
 UPSERT = "UPSERT_PREPPED"
 #: Table version from which a log file is named after its own instant.
 FIRST_OWN_LOGS = 8
@@ -72,7 +74,7 @@ class LogToWrite:
             file_id=found.file_id,
             instant_time=found.instant_time,
             version=self.version + 1,
-            write_token=WRITE_TOKEN,
+            write_token=found.write_token,
         )
         return replace(self, name=name, version=self.version + 1)
 
@@ -153,7 +155,7 @@ class OwnTable:
         times.ensure()
         if not is_begun:
             if self.has(instant_time):
-                self.forget(instant_time, but={stat.path for stat in written})
+                self.forget(instant_time, times, but={stat.path for stat in written})
             self.begin(instant_time)
         logs = [
             self._put(log)
@@ -222,6 +224,7 @@ class OwnTable:
     def forget(
         self,
         instant_time: str,
+        times: InstantTimes,
         action: Action = Action.DELTACOMMIT,
         *,
         but: Set[str | None] = frozenset(),
@@ -230,6 +233,8 @@ class OwnTable:
         names = self._timeline_files(instant_time, action)
         completed = [name for name, state in names.items() if state is State.COMPLETED]
         paths = self._files_of(instant_time, action, is_completed=bool(completed))
+        # Others that came in may have made the same files anew.
+        times.ensure()
         self.publisher.remove(completed)
         for path in paths:
             if path not in but:
@@ -342,12 +347,14 @@ class OwnTable:
         values: Mapping[str, bytes | None],
         instant_time: str,
     ) -> LogToWrite:
-        version, named = 1, instant_time
+        version, named, token = 1, instant_time, WRITE_TOKEN
         if self.names_logs_by_slice and before is not None:
             version = 1 + max((log.version for log in before.log_files), default=0)
             named = before.base_instant_time
+            # Who was stopped while it deleted a log of another instant must not hit this one.
+            token = f"0-{int(instant_time) % _STAGES}-0"
         name = format_log(
-            file_id=group.file_id, instant_time=named, version=version, write_token=WRITE_TOKEN
+            file_id=group.file_id, instant_time=named, version=version, write_token=token
         )
         return LogToWrite(
             partition=group.partition,

@@ -237,3 +237,37 @@ def test_the_plan_of_a_compaction_names_its_files() -> None:
     (operation,) = plans.decode(plans.CompactionPlan, storage.read(path)).operations
     assert (operation.file_id, operation.partition_path) == ("files-0000-0", "files")
     assert len(operation.delta_file_paths) == 2
+
+
+@pytest.mark.parametrize("table_type", TableType)
+def test_logs_of_version_6_have_names_of_their_own(table_type: TableType) -> None:
+    """Who was stopped while it deleted one of another instant must not hit it."""
+    storage = created(6, table_type)
+    own = own_table(storage)
+    first, second = (
+        own._log(one.group, one, {"x": None}, time).name
+        for one in own.slices("files")
+        for time in ("20261115000000001", "20261115000000002")
+    )
+    assert first != second
+    assert first.partition("_0-")[0] == second.partition("_0-")[0]
+
+
+@each_kind
+def test_a_compaction_that_others_have_done_meanwhile_is_not_taken_away(
+    table_version: int, table_type: TableType
+) -> None:
+    """Its files were listed, which took long; others took it away, and made the same again."""
+    storage = created(table_version, table_type)
+    Toy(storage, keeping()).write({"a-0": "a"})
+    now = Toy(storage)
+    times = InstantTimes(ManualClock(), now.config, now.timeline)
+    own = own_table(storage)
+    own.publisher.request("20990101000000000", Action.COMPACTION, b"")
+    before = storage.files_below("")
+    lost = InstantTimes(ManualClock(), now.config, now.timeline, fence=lost_lock)
+    with pytest.raises(LockLostError):
+        own_table(storage).forget("20990101000000000", lost, Action.COMPACTION)
+    assert storage.files_below("") == before
+    own_table(storage).forget("20990101000000000", times, Action.COMPACTION)
+    assert storage.files_below("") != before
