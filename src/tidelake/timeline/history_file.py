@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import BinaryIO
 
-from tidelake.errors import reading
+from tidelake.errors import Malformed, reading
 from tidelake.formats import history_footer, lsm_history
 from tidelake.formats.history_footer import HistoryFooter, Span, may_hold
-from tidelake.formats.lsm_history import HistoryInstant
+from tidelake.formats.lsm_history import HistoryFileName, HistoryInstant
 from tidelake.model import Action, Instant, State
 from tidelake.storage import Storage
 
@@ -85,7 +85,24 @@ class HistoryFile:
     @cached_property
     def _footer(self) -> HistoryFooter:
         with self._open() as source:
-            return history_footer.decode(source)
+            found = history_footer.decode(source)
+            self._refuse_content_of_another(found.requested)
+        return found
+
+    def _refuse_content_of_another(self, requested: Span | None) -> None:
+        """Raise `Malformed` when the file has no instants of the time that its name speaks of.
+
+        Names that Apache Hudi's upgrade gives are those of any two of the instants.
+        """
+        name = HistoryFileName.parse(self.path.rpartition("/")[2])
+        if name is None or requested is None:
+            return
+        first, last = sorted((name.first, name.last))
+        if not may_hold(requested, first, last):
+            raise Malformed(
+                f"it holds instants from {requested[0]} to {requested[1]}, and its name speaks of "
+                f"{first} to {last}: it has the content of another file"
+            )
 
     @contextmanager
     def _open(self) -> Iterator[BinaryIO]:
