@@ -11,7 +11,7 @@ from tidelake.errors import (
     SchemaError,
     TimeTravelError,
 )
-from tidelake.model import Action, Instant
+from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.read.state import TableState
@@ -19,7 +19,7 @@ from tidelake.testing.simulation.actors.readers import checked, run_toy, time_of
 from tidelake.testing.simulation.actors.sharing import Sharing
 from tidelake.testing.simulation.journal import Journal, completed_writes
 from tidelake.testing.simulation.toy_rows import SCHEMA, Rows
-from tidelake.timeline.table_schema import writes_in_order
+from tidelake.timeline.table_schema import commit_with_schema
 from tidelake.write.schema import without_meta_columns
 from tidelake.write.schema_conflict import extends
 
@@ -51,7 +51,7 @@ def violations(
     wrong += _bad_times(state)
     wrong += _broken_plans(state)
     wrong += _lost_savepoints(state)
-    wrong += _bad_schemas(state)
+    wrong += _bad_schemas(state, journal)
     wrong += checked(state)
     return wrong
 
@@ -159,17 +159,27 @@ def _lost_savepoints(state: TableState) -> list[str]:
     ]
 
 
-def _bad_schemas(state: TableState) -> list[str]:
-    """Return the commits whose schema does not go on from the one before it."""
+def _bad_schemas(state: TableState, journal: Journal) -> list[str]:
+    """Return the commits whose schema does not go on from the one that completed before it.
+
+    The table's own, which is that of one of them, has the columns of all, unless that was undone
+    from which others have taken them over.
+    """
     wrong = []
     before = without_meta_columns(SCHEMA)
-    for instant in writes_in_order(state.config, state.timeline):
+    for instant in state.timeline.by_completion_time():
+        if instant.action not in WRITE_ACTIONS:
+            continue
         metadata = state.contents.commit_metadata(instant)
         if metadata.operation_type in _WITHOUT_SCHEMA or not metadata.schema:
             continue
         if not extends(before, metadata.schema):
             wrong.append(f"{instant.requested_time} took columns off the table: {metadata.schema}")
         before = metadata.schema
+    found = commit_with_schema(state.writes_by_time(), state.contents)
+    is_undone = journal.taken_back or journal.restored_to
+    if found is not None and not is_undone and not extends(before, found[1]):
+        wrong.append(f"the table has the columns {found[1]}, and was given {before}")
     return wrong
 
 

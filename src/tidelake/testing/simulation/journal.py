@@ -75,16 +75,18 @@ class Journal:
 
 def completed_writes(state: TableState) -> list[Instant]:
     """Return every write that had completed, archived or not, in the order of their effects."""
+    by_completion = state.config.table_version >= _FIRST_BY_COMPLETION
+
+    def time(instant: Instant) -> str:
+        return (by_completion and instant.completion_time) or instant.requested_time
+
     seen = state.timeline.instants  # also what began, such as the rollback of the newest write
-    latest = max((i.completion_time or i.requested_time for i in seen), default="")
+    latest = max(map(time, seen), default="")
     known = {i.requested_time: i for i in state.timeline.writes()}
     # What was archived after the look at the timeline may have completed after it, too.
     archived = {
         i.requested_time: i
         for i in state.history.instants()
-        if (i.completion_time or "") <= latest and i.requested_time not in known
+        if time(i) <= latest and i.requested_time not in known
     }
-    found = [*archived.values(), *known.values()]
-    if state.config.table_version < _FIRST_BY_COMPLETION:
-        return sorted(found, key=lambda i: i.requested_time)
-    return sorted(found, key=lambda i: i.completion_time or "")
+    return sorted((*archived.values(), *known.values()), key=time)

@@ -79,15 +79,16 @@ class Reads(Repeats):
             self.journal.wrong.append(told)
 
     def _is_overtaken(self, env: Env, state: TableState) -> bool:
-        """Return whether files may have gone away while it read."""
+        """Return whether files may have gone away while it read.
+
+        Of a write that was being taken back already it may see all or nothing.
+        """
         try:
             now = self.sharing.state(env, by_metadata=False).timeline.instants
         except StorageError:
             return True
-        known = {(i.requested_time, i.state) for i in state.timeline.instants}
-        return any(
-            i.action in _TAKING_AWAY and (i.requested_time, i.state) not in known for i in now
-        )
+        settled = {i.requested_time for i in state.timeline.completed}
+        return any(i.action in _TAKING_AWAY and i.requested_time not in settled for i in now)
 
     def _look(self, env: Env, state: TableState) -> str:
         writes = completed_writes(state)
