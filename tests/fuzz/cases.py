@@ -201,9 +201,15 @@ def attempt_table(case: Case) -> str:
 
 @lru_cache(maxsize=64)
 def sound_table(table: str) -> tuple[Path, Mapping[str, str], str | None, Mapping[str, Rows]]:
-    from tests.fuzz import tables
+    """Return where a table lies, how to read it, a time in its past, and what it answers."""
+    from tests.fuzz import own_tables, tables
 
-    golden = harness.load(table)
-    root = harness.unpack(golden, Path(tempfile.mkdtemp()))
-    middle = tables.middle_time(root, golden.options)
-    return root, golden.options, middle, tables.ask_all(root, golden.options, middle)
+    options: Mapping[str, str]
+    folder = Path(tempfile.mkdtemp())
+    if table in own_tables.OWN:
+        root, options = own_tables.make(table, folder)
+    else:
+        golden = harness.load(table)
+        root, options = harness.unpack(golden, folder), golden.options
+    middle = tables.middle_time(root, options)
+    return root, options, middle, tables.ask_all(root, options, middle)

@@ -112,6 +112,13 @@ class MemoryStorage:
             insort(self._paths, path)
         self._files[path] = (data, self._now_ms() if self._now_ms else written, written)
 
+    def damage(self, path: str, data: bytes) -> None:
+        """Write the file as something does that leaves its modification time as it was."""
+        modified_ms = self._files[path][1] if path in self._files else None
+        self.put(path, data)
+        if modified_ms is not None:
+            self._files[path] = (data, modified_ms, self._files[path][2])
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create the file, or return False when it exists already."""
         if path in self._files:
