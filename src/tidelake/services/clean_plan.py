@@ -137,11 +137,6 @@ def files_beside_cleans(
     return found
 
 
-def view_beside_cleans(now: TableNow) -> TableView:
-    """Return the table's file groups with the files that pending cleans delete, gone or not."""
-    return now.view(files_beside_cleans(now))
-
-
 def _settled(now: TableNow) -> TableNow:
     """Return the table without the writes that a rollback has begun to take back.
 

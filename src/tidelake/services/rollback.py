@@ -11,7 +11,7 @@ from tidelake.errors import ConfigError, HorizonError, PlanRunningError
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.model import WRITE_ACTIONS, Action, Instant
-from tidelake.services.clean_plan import names_in, refuse_doomed, view_beside_cleans
+from tidelake.services.clean_plan import files_beside_cleans, names_in, refuse_doomed
 from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.table_now import TableNow
 from tidelake.txn import MetadataKeeper, failed_writes
@@ -274,7 +274,8 @@ def _refuse_doomed_past(now: TableNow, instant: Instant, metadata: CommitMetadat
     changed = {*metadata.partition_to_write_stats, *metadata.partition_to_replace_file_ids}
     past = replace(now, timeline=without(now.timeline, [instant]))
     kept: dict[str, list[str]] = {}
-    for found in view_beside_cleans(past).latest_slices(sorted(changed)):
+    files = files_beside_cleans(now, sorted(changed))
+    for found in past.view(files).latest_slices():
         kept.setdefault(found.group.partition, []).extend(names_in(found))
     refuse_doomed(
         now,

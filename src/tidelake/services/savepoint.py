@@ -14,7 +14,7 @@ from tidelake.errors import ConfigError, HorizonError
 from tidelake.formats import plans
 from tidelake.formats.plans import SavepointMetadata, SavepointPartitionMetadata
 from tidelake.model import WRITE_ACTIONS, Action, Instant
-from tidelake.services.clean_plan import last_clean, names_in, refuse_doomed, view_beside_cleans
+from tidelake.services.clean_plan import files_beside_cleans, last_clean, names_in, refuse_doomed
 from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
 from tidelake.txn.concurrency import Concurrency
@@ -156,7 +156,7 @@ def _files_as_of(now: TableNow, instant: Instant) -> dict[str, list[str]]:
     at = AsOf(time=instant.requested_time, basis=TimeBasis.REQUESTED)
     if now.has_completion_times and instant.completion_time is not None:
         at = AsOf(time=instant.completion_time, basis=TimeBasis.COMPLETION)
-    view = view_beside_cleans(now)
+    view = now.view(files_beside_cleans(now))
     kept: dict[str, list[str]] = {partition: [] for partition in view.partitions()}
     for found in view.latest_slices(as_of=at):
         kept[found.group.partition] += names_in(found)

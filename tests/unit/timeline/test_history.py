@@ -140,6 +140,18 @@ def test_a_damaged_history_file_is_named(path: str) -> None:
     assert raised.value.path == path
 
 
+def test_a_history_file_with_the_content_of_another_is_refused() -> None:
+    """What it should hold would count as rolled back, and its rows would be gone."""
+    storage = MemoryStorage(
+        {
+            "h/manifest_1": b'{"files": [{"fileName": "1_2_0.parquet", "fileLen": 3}]}',
+            "h/1_2_0.parquet": lsm_history.encode_instants([instant("3"), instant("4")]),
+        }
+    )
+    with pytest.raises(CorruptFileError, match="has the content of another file"):
+        LsmHistory(storage, "h").completion_times().get("1")
+
+
 def test_a_damaged_archive_file_is_named() -> None:
     storage = memory_table("v6_cow_archived")
     path = ".hoodie/archived/.commits_.archive.2_1-0-1"
