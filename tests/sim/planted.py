@@ -367,7 +367,10 @@ PLANTED: dict[str, tuple[World, Plant]] = {
     "rollbacks of our own not looked for": (OCC_COW, rollback_not_looked_for),
     "the last schema wins": (OCC_COW, schema_not_resolved),
     "a pending savepoint hides its commit": (KEEPING, pending_savepoint_hides_its_commit),
-    "a rollback beside a clean": (UNDOING, rollback_beside_a_clean),
+    "a rollback beside a clean": (
+        replace(UNDOING, commits_retained=1),
+        rollback_beside_a_clean,
+    ),
     "an undoing does not look at its lock": (UNDOING, undo_without_a_look_at_the_lock),
     "built on what was undone": (UNDOING, built_on_what_was_undone),
     "archived behind a savepoint": (BEYOND, archived_behind_a_savepoint_is_uncommitted),

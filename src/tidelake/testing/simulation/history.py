@@ -70,6 +70,8 @@ class History:
     offset_ms: int = 10
     """The most that a clock is off at the start."""
     archives_beyond_savepoints: bool = False
+    commits_retained: int = 2
+    """As of how many of the newest commits cleans leave the table readable."""
     inline: bool = False
     """Whether services run after writes, too."""
     writes: int = 3
@@ -104,6 +106,7 @@ class History:
         """Return how an actor opens the table."""
         more = {
             "hoodie.archive.beyond.savepoint": str(self.archives_beyond_savepoints).lower(),
+            "hoodie.clean.commits.retained": str(self.commits_retained),
             "hoodie.parquet.small.file.limit": "104857600" if self.fills_small_files else "0",
         }
         # By modification times nobody can tell what completed first.

@@ -69,7 +69,6 @@ _SETTINGS = {
     "hoodie.write.lock.storage.validity.timeout.secs": str(LEASE_MS // 1000),
     "hoodie.client.heartbeat.interval_in_ms": "60000",
     "hoodie.client.heartbeat.tolerable.misses": "2",
-    "hoodie.clean.commits.retained": "2",
     "hoodie.keep.min.commits": "3",
     "hoodie.keep.max.commits": "4",
     "hoodie.commits.archival.batch": "1",
