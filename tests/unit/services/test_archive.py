@@ -21,7 +21,7 @@ from tidelake.errors import CorruptFileError, LockLostError
 from tidelake.formats import plans
 from tidelake.formats.marker_name import marker_folder
 from tidelake.formats.plans import SavepointMetadata, doomed_files
-from tidelake.model import Action, Commit, TableType
+from tidelake.model import Action, Commit, Instant, TableType
 from tidelake.services.archive import archive
 from tidelake.services.archive_plan import plan_archive
 from tidelake.services.clean import clean, run_clean, schedule_clean
@@ -191,15 +191,21 @@ def test_what_cleans_keep_readable_stays() -> None:
     assert "cleans keep the table readable from" in plan.reason
 
 
-@each_kind
-def test_a_replacement_stays_until_the_replaced_files_are_gone(
-    table_version: int, table_type: TableType
-) -> None:
+def overwritten(table_version: int, table_type: TableType) -> tuple[Busy, Instant]:
+    """Return a table that was overwritten and written to since, and the overwrite."""
     table = busy(table_version, table_type, 2)
     table.write({"z-0": "z"}, overwrite=True)
     replacing = table.now.timeline.writes()[-1]
     for n in range(9):
         table.write({"z-0": f"z{n}"})
+    return table, replacing
+
+
+@each_kind
+def test_a_replacement_stays_until_the_replaced_files_are_gone(
+    table_version: int, table_type: TableType
+) -> None:
+    table, replacing = overwritten(table_version, table_type)
     plan = plan_archive(table.now, SMALL)
     assert replacing not in plan.instants
     assert "not cleaned away yet" in plan.reason
@@ -216,11 +222,7 @@ def test_a_replacement_stays_until_the_clean_of_the_replaced_files_has_completed
     table_version: int, table_type: TableType
 ) -> None:
     """Up to then the metadata table lists the files, and nothing else keeps them out of sight."""
-    table = busy(table_version, table_type, 2)
-    table.write({"z-0": "z"}, overwrite=True)
-    replacing = table.now.timeline.writes()[-1]
-    for n in range(9):
-        table.write({"z-0": f"z{n}"})
+    table, replacing = overwritten(table_version, table_type)
     planned = schedule_clean(table.now, SMALL.clean)
     assert planned is not None
     (instant,) = (i for i in table.now.timeline.pending if i.requested_time == planned)
