@@ -81,12 +81,12 @@ class TableState:
         return self.config.table_version >= 8
 
     @property
-    def zone(self) -> tzinfo:
-        """Return the time zone in which the timeline's digits are written."""
-        if self.config.timeline_timezone_utc:
-            return timezone.utc
-        local = datetime.now(timezone.utc).astimezone().tzinfo  # noqa: TID251 - the zone, no time
-        return local or timezone.utc
+    def zone(self) -> tzinfo | None:
+        """Return the time zone in which the timeline's digits are written, None for this machine's.
+
+        That has an offset of its own at every moment.
+        """
+        return timezone.utc if self.config.timeline_timezone_utc else None
 
     @cached_property
     def _from_metadata(self) -> tuple[Listing, FileStatistics] | None:
@@ -151,6 +151,18 @@ class TableState:
             at = self._completion_of(at) or at
         self._refuse_unreachable(at, basis)
         return AsOf(time=at, basis=basis)
+
+    def window_end(self, time: str | int | datetime) -> str:
+        """Return the end of a window, however it is spelled, as the windows of this table go.
+
+        The requested time of a completed instant means that it is inside, as in `as_of`.
+        """
+        at = self.instant(time)
+        if not self.by_completion_time or any(
+            i.completion_time == at for i in self.timeline.completed
+        ):
+            return at
+        return self._completion_of(at) or at
 
     def _completion_of(self, requested_time: str) -> str | None:
         """Return when an instant completed, archived or not; None when there is no such instant."""

@@ -8,11 +8,13 @@ from datetime import datetime, timezone, tzinfo
 from tidelake.errors import ConfigError
 
 _INSTANT = "%Y%m%d%H%M%S"
-_EPOCH_MS = re.compile(r"\d{13}")
+#: How many digits a count since the epoch has had since 2001, and its units in a second.
+_EPOCH_UNITS = {10: 1, 13: 10**3, 16: 10**6, 19: 10**9}
 _SECONDS = re.compile(r"\d{14}")
 _DIGITS = re.compile(r"\d+")
 _DATE_TIME = re.compile(
-    r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2})(?:\.(\d{1,6}))?)?(Z|[+-]\d{2}:?\d{2})?"
+    r"(\d{4}-\d{2}-\d{2})"
+    r"(?:[ T](\d{2}:\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?)?(Z|[+-]\d{2}:?\d{2})?"
 )
 
 
@@ -21,29 +23,28 @@ def instant_text(moment: datetime) -> str:
     return f"{moment.strftime(_INSTANT)}{moment.microsecond // 1000:03d}"
 
 
-def to_instant(time: str | int | datetime, zone: tzinfo = timezone.utc) -> str:
+def to_instant(time: str | int | datetime, zone: tzinfo | None = timezone.utc) -> str:
     """Return `time` in the digits of an instant.
 
     Accepted are instants (14 digits mean the whole second), dates, date-times with or without zone,
-    epoch milliseconds and `datetime`. `zone` is that of the timeline. Digits of any other length
-    pass unchanged: people write `0` and `000` for the beginning.
+    `datetime`, and counts of seconds, milliseconds, microseconds or nanoseconds since the epoch.
+    `zone` is that of the timeline, None for this machine's, whose offset is that of the moment.
+    Digits of any other length pass unchanged: people write `0` and `000` for the beginning.
     """
     if isinstance(time, datetime):
         return instant_text(time.astimezone(zone) if time.tzinfo else time)
     text = str(time).strip()
-    if _EPOCH_MS.fullmatch(text):
-        seconds, millis = divmod(int(text), 1000)
-        moment = datetime.fromtimestamp(seconds, zone)
-        return f"{moment.strftime(_INSTANT)}{millis:03d}"
     if _SECONDS.fullmatch(text):
         return text + "999"
+    if _DIGITS.fullmatch(text) and len(text) in _EPOCH_UNITS:
+        return _since_epoch(int(text), _EPOCH_UNITS[len(text)], zone)
     if _DIGITS.fullmatch(text):
         return text
     found = _DATE_TIME.fullmatch(text)
     if found is None:
         raise _unreadable(text)
-    day, clock, fraction, offset = found.groups()
-    spelled = f"{day} {clock or '00:00:00'}.{(fraction or '0').ljust(6, '0')}"
+    day, clock, seconds, fraction, offset = found.groups()
+    spelled = f"{day} {clock or '00:00'}:{seconds or '00'}.{(fraction or '0').ljust(6, '0')}"
     try:
         moment = datetime.strptime(spelled, "%Y-%m-%d %H:%M:%S.%f")  # noqa: DTZ007
         if offset:
@@ -54,9 +55,14 @@ def to_instant(time: str | int | datetime, zone: tzinfo = timezone.utc) -> str:
     return instant_text(moment)
 
 
+def _since_epoch(count: int, units: int, zone: tzinfo | None) -> str:
+    moment = datetime.fromtimestamp(count // units, timezone.utc).astimezone(zone)
+    return f"{moment.strftime(_INSTANT)}{count % units * 1000 // units:03d}"
+
+
 def _unreadable(text: str) -> ConfigError:
     return ConfigError(
         f"{text!r} is not a point in time",
         next_step="give an instant such as 20260301101500123, a date such as 2026-03-01, a time "
-        "such as '2026-03-01 10:15:00.123', or epoch milliseconds",
+        "such as '2026-03-01 10:15:00.123', or seconds or milliseconds since the epoch",
     )
