@@ -11,8 +11,10 @@ from tests.scenarios.rules import guards
 from tidelake.config import WriteOperation
 from tidelake.engine import write_session
 from tidelake.errors import MissingFileError
+from tidelake.metadata import build
 from tidelake.model import TableType
 from tidelake.services import compaction
+from tidelake.view import listing
 
 VERSIONS = pytest.mark.parametrize("version", [6, 8, 9])
 INDEXES = pytest.mark.parametrize("index", [{"hoodie.index.type": "SIMPLE"}, BUCKETS])
@@ -84,3 +86,47 @@ def test_C_09_a_log_that_is_gone_is_not_compacted_away(tmp_path: Path, version: 
         lake.write([row("a", ts), row("b", ts)])
     lost = max(lake.root.glob("p=x/.*log*"))
     refused(lake, lost, lambda: lake.compactor().both())
+
+
+def lists_what_is_left(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(build, "refuse_missing_files", lambda *_, **__: None)
+
+
+@guards(lists_what_is_left)
+@VERSIONS
+@pytest.mark.parametrize("kind", TableType)
+def test_C_09_no_metadata_table_is_made_of_what_is_left(
+    tmp_path: Path, version: int, kind: TableType
+) -> None:
+    """Its list would not have the file, and nobody would miss the rows once that is back."""
+    lake = Lake(tmp_path, kind, version, BUCKETS)
+    lake.write([row("a", 1, p="x"), row("a", 1, p="y")])
+    lost = newest_file(lake, "p=x/*.parquet")
+    data = lost.read_bytes()
+    lost.unlink()
+    lake.write([row("a", 2, p="y")], {"hoodie.metadata.enable": "true"})
+    lost.write_bytes(data)
+    options = {"hoodie.metadata.enable": "true"}
+    assert not lake.state(options).is_listed_by_metadata
+    lake.write([row("a", 3, p="y")], options)
+    state = lake.state(options)
+    assert state.is_listed_by_metadata
+    assert {s.group.partition for s in state.view.latest_slices()} == {"p=x", "p=y"}
+
+
+def only_by_its_marker(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(listing, "parse_base", lambda *_: None)
+    patch.setattr(listing, "parse_log", lambda *_: None)
+
+
+@guards(only_by_its_marker)
+@VERSIONS
+def test_C_09_a_partition_that_lost_its_marker_is_overwritten(tmp_path: Path, version: int) -> None:
+    """Its rows came back once the next write had put the marker there again."""
+    lake = Lake(tmp_path, COW, version, {"hoodie.index.type": "SIMPLE"})
+    lake.write([row("a", 1), row("b", 1)])
+    (marker,) = lake.root.glob("p=x/.hoodie_partition_metadata*")
+    marker.unlink()
+    assert set(lake.rows()) == {"a", "b"}
+    lake.write([row("c", 2)], operation=WriteOperation.INSERT_OVERWRITE_TABLE)
+    assert set(lake.rows()) == {"c"}

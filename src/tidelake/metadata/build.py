@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tidelake.config import TableConfig, keys
 from tidelake.env import Env
+from tidelake.errors import reading
 from tidelake.formats import index_definitions, partition_metadata
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
 from tidelake.formats.file_name import format_base, parse_base, parse_log
@@ -56,7 +57,7 @@ from tidelake.timeline import (
 )
 from tidelake.timeline.table_properties import PROPERTIES_PATH, encode_properties
 from tidelake.txn import InstantTimes
-from tidelake.view import StorageListing, TableView
+from tidelake.view import StorageListing, TableView, refuse_missing_files
 
 _log = logging.getLogger(__name__)
 #: How long files may be deleted without a look at the lock.
@@ -200,11 +201,12 @@ def _statistics(
     wanted: Sequence[str],
 ) -> _Statistics | None:
     version = config.table_version
-    schema = _schema(storage, config, timeline)
+    path, schema = _schema(storage, config, timeline)
     if version < _FIRST_STATS or schema is None:
         _log.warning("%s gets no statistics: it is of version %s", config.name, version)
         return None
-    columns = stats_columns(schema, version, wanted, with_meta=config.populate_meta_fields)
+    with reading(path):
+        columns = stats_columns(schema, version, wanted, with_meta=config.populate_meta_fields)
     paths = [
         f"{partition}/{name}" if partition else name
         for partition, entries in files.items()
@@ -254,19 +256,24 @@ def _index_definition(table_version: int) -> IndexDefinition:
     )
 
 
-def _schema(storage: Storage, config: TableConfig, timeline: Timeline) -> str | None:
+def _schema(storage: Storage, config: TableConfig, timeline: Timeline) -> tuple[str, str | None]:
+    """Return the newest schema, behind the file that says it."""
     contents = TimelineContents(storage, config)
     for instant in reversed(timeline.writes()):
         found = contents.commit_metadata(instant).schema
         if found is not None:
-            return found
-    return config.create_schema
+            return f"{config.timeline_folder}/{instant.file_name}", found
+    return PROPERTIES_PATH, config.create_schema
 
 
 def committed_files(
     storage: Storage, config: TableConfig, timeline: Timeline
 ) -> Mapping[str, Mapping[str, FileEntry]]:
-    """Return every committed file, replaced ones included, by partition and name."""
+    """Return every committed file, replaced ones included, by partition and name.
+
+    Raises `MissingFileError` when storage lacks one that the timeline tells of: who lists files by
+    what is made of this would not miss it.
+    """
     listing = StorageListing(storage)
     view = TableView(
         table_version=config.table_version,
@@ -277,6 +284,7 @@ def committed_files(
     )
     version = config.table_version
     partitions = listing.partitions()
+    refuse_missing_files(view, view.latest_slices(partitions), None)
     return {
         partition: {
             info.name: FileEntry(info.size_bytes, False)

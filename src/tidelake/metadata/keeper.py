@@ -221,16 +221,26 @@ class MetadataTableKeeper:
     def _build(self, config: TableConfig, timeline: Timeline, times: InstantTimes) -> TableConfig:
         options = self._options
         self._options = replace(options, rebuild=False)
-        return build(
-            self._env,
-            config,
-            timeline,
-            times,
-            with_stats=options.column_stats,
-            with_index=options.record_index,
-            columns=options.stats_columns,
-            fill_index=self._fill_index,
-        )
+        try:
+            return build(
+                self._env,
+                config,
+                timeline,
+                times,
+                with_stats=options.column_stats,
+                with_index=options.record_index,
+                columns=options.stats_columns,
+                fill_index=self._fill_index,
+            )
+        except MissingFileError as lost:
+            times.ensure()  # others that came in may have taken it away
+            _log.warning(
+                "%s gets no metadata table: %s is gone from storage, and a list of what is left "
+                "would not tell; the next write builds it once the file is back",
+                config.name,
+                lost.path,
+            )
+            return NoMetadataTable(self._env).prepare(config, timeline, times)
 
     def _refuse_index_builds(self, timeline: Timeline) -> None:
         for instant in timeline.pending:

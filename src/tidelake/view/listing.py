@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.storage import FileInfo, Folder, Storage
 
 META_FOLDER = ".hoodie"
@@ -40,7 +41,7 @@ class StorageListing:
     """List storage itself.
 
     As in Hudi, a folder is a partition when it holds a partition marker file, and folders below a
-    partition are never looked at.
+    partition are never looked at. One that lost its marker is known by its data files.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -65,7 +66,7 @@ class StorageListing:
             while todo:
                 path = todo.pop()
                 folder = self._storage.list(path)
-                if any(f.name.startswith(_PARTITION_MARKER) for f in folder.files):
+                if any(map(_is_of_partition, folder.files)):
                     found[path] = folder
                     continue
                 todo += [
@@ -75,3 +76,12 @@ class StorageListing:
                 ]
             self._partitions = found
         return self._partitions
+
+
+def _is_of_partition(file: FileInfo) -> bool:
+    """Return whether a file lies in partitions only."""
+    return (
+        file.name.startswith(_PARTITION_MARKER)
+        or parse_base("", file.name, 0) is not None
+        or parse_log("", file.name, 0) is not None
+    )
