@@ -19,7 +19,7 @@ from tidelake.timeline.archive import current_manifest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vanished:
-    """A file that an archived commit wrote, of which nothing is left and that should be there."""
+    """A file that an archived commit wrote, and that should be there and is gone."""
 
     group: FileGroupId
     path: str
@@ -116,12 +116,12 @@ def check_history(
                     )
                 )
         for lost in vanished_files(state, on_storage, there):
-            is_left = "no later base file" if lost.group in there else "no file"
+            what = "no later base file" if lost.group in there else "no file"
             report.violations.append(
                 Violation(
                     path=lost.path,
                     problem=f"was written by {lost.requested_time}, which is archived, and "
-                    f"{is_left} of file group {lost.group.file_id} is left: its rows are missing",
+                    f"{what} of file group {lost.group.file_id} is left: its rows are missing",
                     next_step="restore the file group from a backup or the storage's versions",
                 )
             )

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 import pytest
+from typing_extensions import override
 
-from tidelake.errors import ConfigError, PlanCompletedError
-from tidelake.model import Action, Instant, State
+from tests.unit.services.test_fencing import Lease, sharing
+from tests.unit.txn.toy_table import Toy, new_storage
+from tidelake.config import TableConfig
+from tidelake.env import Env
+from tidelake.errors import ConfigError, LockLostError, PlanCompletedError
+from tidelake.model import Action, Instant, State, TableType
+from tidelake.testing import FaultyStorage
 from tidelake.timeline import Timeline
-from tidelake.txn import find_plan
+from tidelake.txn import InstantTimes, NoMetadataTable, find_plan, schedule
 
 DONE = Instant(requested_time="1", action=Action.COMMIT, state=State.COMPLETED, completion_time="2")
 
@@ -23,3 +29,35 @@ def test_a_write_is_no_plan() -> None:
     )
     with pytest.raises(ConfigError, match="1 is a commit and no compaction"):
         find_plan(timeline, "1", Action.COMPACTION)
+
+
+class LosesTheLock(NoMetadataTable):
+    """Takes so long to prepare a plan that the lock is lost meanwhile."""
+
+    def __init__(self, env: Env, lease: Lease) -> None:
+        super().__init__(env)
+        self._lease = lease
+
+    @override
+    def prepare(self, config: TableConfig, timeline: Timeline, times: InstantTimes) -> TableConfig:
+        if any(i.action is Action.COMPACTION for i in timeline.pending):
+            self._lease.lose()
+        return super().prepare(config, timeline, times)
+
+
+def test_a_plan_is_published_right_behind_the_last_look_at_the_lock() -> None:
+    """On version 6 the metadata table is prepared for it, which may take long."""
+    storage = FaultyStorage(new_storage(6, TableType.MERGE_ON_READ))
+    Toy(storage).write({"a-0": "a"})
+    toy, lease = Toy(storage), Lease(storage)
+    with pytest.raises(LockLostError):
+        schedule(
+            toy.env,
+            toy.config,
+            toy.timeline,
+            action=Action.COMPACTION,
+            make_plan=lambda *_: b"plan",
+            keeper=LosesTheLock(toy.env, lease),
+            concurrency=sharing(lease),
+        )
+    assert not Toy(storage).timeline.pending
