@@ -189,14 +189,24 @@ class Crowd:
             found[instant.requested_time] = instant, metadata.extra_metadata.get(WRITE_ID)
         return sorted(found.values(), key=lambda pair: pair[0].completion_time or "")
 
-    def owed(self) -> dict[str, Row]:
-        """Return the rows that all commits together make, by partition and key."""
+    def owed(self) -> dict[str, set[Row]]:
+        """Return the rows that all commits together make, by partition and key.
+
+        A row that came after a delete and is older than what the delete took is the row, or else
+        that: on a merge-on-read table a compaction between them decides (docs/decisions/0008).
+        """
         about = {note["about"]: note for note in self.noted() if "about" in note}
         rows: dict[str, Row] = {}
+        deleted: dict[str, set[Row]] = {}
         for _, write_id in self.completed():
             if write_id is not None:
-                _apply(rows, about[write_id])
-        return rows
+                _apply(rows, deleted, about[write_id])
+        if self.world.table_type is TableType.COPY_ON_WRITE:
+            deleted = {}
+        return {
+            key: {row, *(old for old in deleted.get(key, ()) if old[0] > row[0])}
+            for key, row in rows.items()
+        }
 
     def lost(self) -> list[str]:
         """Return writes that were reported as committed, are not there, and were not undone."""
@@ -222,17 +232,21 @@ class Crowd:
         return [json.loads(line) for line in lines]
 
 
-def _apply(rows: dict[str, Row], note: Mapping[str, Any]) -> None:
-    """Do to `rows` what a write did to the table."""
+def _apply(
+    rows: dict[str, Row], deleted: dict[str, set[Row]], note: Mapping[str, Any]
+) -> None:
+    """Do to `rows` what a write did to the table; `deleted` are those whose key was deleted."""
     does = note["does"]
     partitions = {p for _, p, _, _ in note["rows"]}
     if does in ("overwrite", "delete partition"):
-        for key in [k for k in rows if k.partition("/")[0] in partitions]:
-            del rows[key]
+        for kept in (rows, deleted):
+            for key in [k for k in kept if k.partition("/")[0] in partitions]:
+                del kept[key]
     for name, partition, ts, value in note["rows"]:
         key = f"{partition}/{name}"
         if does == "delete":
-            rows.pop(key, None)
+            if key in rows:
+                deleted.setdefault(key, set()).add(rows.pop(key))
         elif does != "delete partition" and (key not in rows or rows[key][0] < ts):
             rows[key] = ts, value
 

@@ -590,3 +590,25 @@ def test_the_data_source_retries(tmp_path: Path) -> None:
     assert lake.values() == {"a": 9}
     assert lake.state().timeline.pending == ()
     assert not (lake.root / writer._area.folder).exists()
+
+
+def empty_buckets_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(protocol.Transaction, "found_empty", lambda *_: None)
+
+
+@guards(empty_buckets_are_forgotten)
+@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("kind", [COW, MOR])
+def test_a_delete_gives_way_to_who_fills_its_bucket(
+    tmp_path: Path, version: int, kind: TableType
+) -> None:
+    """Nothing was there when the delete looked; what is there now was written before it."""
+    lake = Lake(tmp_path, kind, version, BUCKETS)
+    lake.write([row("a", 1, p="elsewhere")])
+    ours = lake.writing([row("b", 9)], operation=WriteOperation.DELETE).begun()
+    theirs = lake.write([row("b", 2)])
+    with pytest.raises(WriteConflictError) as refused:
+        ours.commit()
+    assert refused.value.theirs == theirs.requested_time
+    lake.write([row("b", 9)], operation=WriteOperation.DELETE)
+    assert lake.values() == {"a": 1}

@@ -385,6 +385,7 @@ class WriteSession:
         if choice.index.type is IndexType.RECORD_INDEX and not by_file_id:
             _refuse_unknown_groups(workload, found)
         self._refuse_clustered(txn, found.touched())
+        txn.found_empty(found.left_out(workload))
         return found
 
     def _gone(self, view: TableView, workload: Workload, plan: WritePlan) -> list[FileGroupId]:

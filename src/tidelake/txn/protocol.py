@@ -148,6 +148,7 @@ class Transaction:
         self._seen = seen or timeline
         self._reviewed_on = timeline
         self._named: frozenset[Slot] = frozenset()
+        self._empty: frozenset[Slot] = frozenset()
         # What it chose its files by may be newer than the answer that nobody had written it yet.
         self._asked = asked or self._seen
         self.heartbeat = Heartbeat(
@@ -202,6 +203,10 @@ class Transaction:
             next_step="run the write again: it starts from the table as it is now; "
             "hoodie.write.num.retries.on.conflict.failures does so by itself",
         )
+
+    def found_empty(self, groups: Iterable[FileGroupId]) -> None:
+        """Note buckets that had nothing to delete: the write gives way to who has filled one."""
+        self._empty = self._intent(groups).slots
 
     def _intent(self, groups: Iterable[FileGroupId]) -> Footprint:
         """Return the footprint of a write that will change file groups."""
@@ -492,13 +497,14 @@ class Transaction:
     def _footprint(
         self, stats: Sequence[WriteStat], replaced: Mapping[str, Sequence[str]]
     ) -> Footprint:
-        return of_stats(
+        written = of_stats(
             stats,
             replaced,
             operation=self.operation,
             requested_time=self.instant_time,
             slot_name=self._concurrency.slot_name,
         )
+        return replace(written, slots=written.slots | self._empty)
 
     def _refuse_same(self, now: Timeline, contents: TimelineContents) -> None:
         """Raise `SameWriteError` when another process has committed this very write meanwhile."""

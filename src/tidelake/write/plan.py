@@ -11,7 +11,7 @@ from tidelake.files.write_task import GroupTarget, WriteKind
 from tidelake.formats.file_name import bucket_number
 from tidelake.model import FileGroupId, TableType
 from tidelake.write.groups import LiveGroup, refuse_split_buckets
-from tidelake.write.index import Index, renewed_file_id
+from tidelake.write.index import Index, bucket_file_id, renewed_file_id
 from tidelake.write.sizing import Share, share_out, small_files
 
 
@@ -43,9 +43,8 @@ class Workload:
 class NewGroups:
     """How a task names the file groups of buckets that have none yet.
 
-    `kind` is None when rows for such a bucket are left out: a delete finds nothing there, unless
-    somebody may fill the bucket before the delete commits. `renewed` are the ids of buckets, by
-    partition and number, whose fixed ids were used up.
+    `kind` is None when rows for such a bucket are left out: a delete finds nothing there. `renewed`
+    are the ids of buckets, by partition and number, whose fixed ids were used up.
     """
 
     kind: WriteKind | None
@@ -87,6 +86,22 @@ class WritePlan:
         for at, size_bytes in self.rewritten_bytes.items():
             found[at] = found.get(at, 0) + size_bytes
         return found
+
+    def left_out(self, workload: Workload) -> list[FileGroupId]:
+        """Return the buckets without a file group from which the write was to delete rows.
+
+        The ids name the bucket: the one that it would have if ids were fixed.
+        """
+        if self.new_buckets is None or self.new_buckets.kind is not None:
+            return []
+        return [
+            FileGroupId(
+                partition,
+                bucket_file_id(int(group), "", fixed=True) if group.isdigit() else group,
+            )
+            for partition, group in workload.counts
+            if group is not None and (partition, group) not in self.targets
+        ]
 
     def touched(self) -> list[FileGroupId]:
         """Return the file groups, of those that exist, that the write changes."""

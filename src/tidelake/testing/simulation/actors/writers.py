@@ -22,6 +22,7 @@ from tidelake.errors import (
 from tidelake.files import SliceTask, WriteSpec
 from tidelake.files.write_task import GroupTarget, WriteKind
 from tidelake.formats.commit_metadata import WriteStat
+from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.model import Commit
 from tidelake.read.scan import block_filter, slice_tasks
 from tidelake.read.state import TableState
@@ -203,12 +204,14 @@ class Changes(Writes):
                 for key, (place, row) in placed.items()
             }
             plan = session.plan(txn, choice, workload, by_file_id=self.by_file_id)
+            by_completion = txn.config.layout_version != LAYOUT_1
             self.journal.written[txn.instant_time] = Effect(
-                # To delete from a bucket that is empty changes nothing.
+                # A delete that found its bucket empty gives way to who filled it before; on version
+                # 6 one who began earlier and completes later counts as before, too.
                 changes={
                     key: row
                     for key, (place, row) in stamped.items()
-                    if _target(env, plan, *place) is not None
+                    if by_completion or _target(env, plan, *place) is not None
                 },
                 read=read or {},
             )
