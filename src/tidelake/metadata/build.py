@@ -39,7 +39,7 @@ from tidelake.metadata.names import (
     RECORD_INDEX,
     group_file_id,
 )
-from tidelake.metadata.own_table import WRITE_TOKEN, ZEROS, OwnTable
+from tidelake.metadata.own_table import STAGES, ZEROS, OwnTable
 from tidelake.metadata.statistics import (
     all_records,
     bounds_of_files,
@@ -83,13 +83,15 @@ class IndexFiles:
 
     storage: StorageSpec
     instant_time: str
+    write_token: str
     table_version: int
     groups: int
 
     def write(self, number: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Write one of them, from keys in ascending order and where they are."""
         storage, schema = open_storage(self.storage), record_schema_text(self.table_version)
-        _put_base(storage, base_path(RECORD_INDEX, number, self.instant_time), entries, schema)
+        path = base_path(RECORD_INDEX, number, self.instant_time, self.write_token)
+        _put_base(storage, path, entries, schema)
 
 
 #: Writes the files of an index of all keys that the table has by now, and returns how many keys are
@@ -144,6 +146,9 @@ def build(
     folder.make_folder(own_config.history_folder)
     # Nothing is there any more; what a stopped process may put back is no reason to fail.
     own = OwnTable(folder, own_config, Timeline(instants=()))
+    # Instants of a build have fixed times. Who was stopped while it deleted a file of the older one
+    # must not hit the one that takes its place.
+    token = f"0-{env.clock.now_ms() % STAGES}-0"
     for number, (partition, groups) in enumerate(parts.items()):
         instant_time = _build_time(config, timeline, number)
         own.publisher.request(instant_time, Action.DELTACOMMIT)
@@ -155,16 +160,20 @@ def build(
                 IndexFiles(
                     storage=own.storage.spec,
                     instant_time=instant_time,
+                    write_token=token,
                     table_version=config.table_version,
                     groups=len(groups),
                 )
             )
         for index, values in enumerate(groups):
             if index not in filled:
-                write_base(own, partition, index, instant_time, values)
+                write_base(own, base_path(partition, index, instant_time, token), values)
         _mark_partition(own, partition, instant_time, env.clock.now_ms())
         counts |= filled
-        done = [base_stat(own, partition, i, instant_time, n) for i, n in counts.items()]
+        done = [
+            base_stat(own, partition, i, base_path(partition, i, instant_time, token), n)
+            for i, n in counts.items()
+        ]
         own.complete(instant_time, Action.DELTACOMMIT, done, times, _BULK_INSERT)
     changes = {keys.METADATA_PARTITIONS.name: ",".join(sorted(parts))}
     if definitions:
@@ -362,12 +371,10 @@ def _mark_partition(own: OwnTable, partition: str, instant_time: str, now_ms: in
     own.storage.put_if_absent(marker, partition_metadata.encode(made, java_date(now_ms)))
 
 
-def write_base(
-    own: OwnTable, partition: str, index: int, instant_time: str, values: Mapping[str, bytes]
-) -> None:
+def write_base(own: OwnTable, path: str, values: Mapping[str, bytes]) -> None:
     """Put a base file with these values."""
     entries = sorted((key.encode(), value) for key, value in values.items())
-    _put_base(own.storage, base_path(partition, index, instant_time), entries, own.schema)
+    _put_base(own.storage, path, entries, own.schema)
 
 
 def _put_base(
@@ -376,11 +383,11 @@ def _put_base(
     storage.put(path, encode_hfile(entries, schema, is_base=True))
 
 
-def base_path(partition: str, index: int, instant_time: str) -> str:
+def base_path(partition: str, index: int, instant_time: str, write_token: str) -> str:
     """Return where the base file of a file group lies."""
     name = format_base(
         file_id=group_file_id(partition, index),
-        write_token=WRITE_TOKEN,
+        write_token=write_token,
         instant_time=instant_time,
         extension="hfile",
     )
@@ -388,10 +395,9 @@ def base_path(partition: str, index: int, instant_time: str) -> str:
 
 
 def base_stat(
-    own: OwnTable, partition: str, index: int, instant_time: str, records: int
+    own: OwnTable, partition: str, index: int, path: str, records: int
 ) -> WriteStat:
     """Return the stat of a base file that was put."""
-    path = base_path(partition, index, instant_time)
     there = own.storage.stat(path)
     size_bytes = there.size_bytes if there else 0
     return WriteStat(

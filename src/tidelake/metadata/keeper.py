@@ -151,8 +151,16 @@ class MetadataTableKeeper:
             config = without.prepare(config, timeline, times)
             return self._build(config, timeline, times) if wanted else config
         config = self._keep_only(self._kept(config), config)
-        if own.names_logs_by_slice:
-            own.refuse_lost_groups(config.metadata_partitions)
+        lost = own.lost(config.metadata_partitions)
+        if lost:
+            times.ensure()  # others that came in may be building it anew
+            _log.warning(
+                "%s of the metadata table of %s have no file that a completed instant wrote; it is "
+                "built anew",
+                ", ".join(sorted(lost)),
+                self._env.storage.spec.uri,
+            )
+            return self._build(config, timeline, times)
         times.see(own.timeline)
         self._drop_unfinished(own, times)
         self._config = config

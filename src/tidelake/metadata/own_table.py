@@ -41,7 +41,7 @@ from tidelake.view import StorageListing, TableView
 #: The metadata table has one writer, whose retries overwrite their files.
 WRITE_TOKEN = "0-0-0"
 #: The numbers of Spark's stages, which stand in the middle of a token, are smaller.
-_STAGES = 2**31
+STAGES = 2**31
 UPSERT = "UPSERT_PREPPED"
 #: Table version from which a log file is named after its own instant.
 FIRST_OWN_LOGS = 8
@@ -314,13 +314,12 @@ class OwnTable:
             for at in sorted(by_group)
         ]
 
-    def refuse_lost_groups(self, partitions: Iterable[str]) -> None:
-        """Raise `CorruptFileError` when a partition has no file group that a log could go to.
+    def lost(self, partitions: Iterable[str]) -> list[str]:
+        """Return the partitions without a file group that a log could go to.
 
-        Where logs have names of their own, the list of files can do without.
+        Where logs have names of their own, that is not looked at.
         """
-        for partition in partitions:
-            self._file_groups(partition)
+        return [p for p in partitions if self.names_logs_by_slice and not self.slices(p)]
 
     def _file_groups(self, partition: str) -> tuple[Sequence[str], Sequence[FileSlice | None]]:
         """Return the ids of file groups, and where logs are named after slices, their slices."""
@@ -352,7 +351,7 @@ class OwnTable:
             version = 1 + max((log.version for log in before.log_files), default=0)
             named = before.base_instant_time
             # Who was stopped while it deleted a log of another instant must not hit this one.
-            token = f"0-{int(instant_time) % _STAGES}-0"
+            token = f"0-{int(instant_time) % STAGES}-0"
         name = format_log(
             file_id=group.file_id, instant_time=named, version=version, write_token=token
         )

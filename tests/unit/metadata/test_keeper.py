@@ -22,7 +22,7 @@ from tidelake.formats.plans import CompactionPlan
 from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.metadata.build import build, committed_files, file_records
 from tidelake.metadata.file_group import Keys
-from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
+from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper, listed_files
 from tidelake.metadata.names import FILES, METADATA_FOLDER
 from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.statistics import groups
@@ -317,19 +317,36 @@ def test_a_process_that_was_stopped_deletes_nothing_of_what_others_built() -> No
     assert len(deleted) == 1
 
 
-@pytest.mark.parametrize("table_type", list(TableType))
-def test_a_metadata_table_without_its_first_instant_stops_a_clean_before_it_deletes(
-    table_type: TableType,
+@each_kind
+def test_who_was_stopped_in_a_delete_hits_no_file_that_took_its_place(
+    table_version: int, table_type: TableType
 ) -> None:
+    storage = created(table_version, table_type, FIRST)
+    old = [p for p in storage.files_below(METADATA_FOLDER) if p.endswith(".hfile")]
+    env = environment(storage)
+    env.clock.sleep_ms(1)
+    config = load_table_config(storage)
+    timeline = load_timeline(storage, config)
+    build(env, config, timeline, InstantTimes(env.clock, config, timeline))
+    new = [p for p in storage.files_below(METADATA_FOLDER) if p.endswith(".hfile")]
+    assert old and new and not {*old} & {*new}
+
+
+@pytest.mark.parametrize("table_type", list(TableType))
+def test_a_metadata_table_without_its_first_instant_is_built_anew(table_type: TableType) -> None:
     """In version 6 its logs are named after slices, and without that instant it has none."""
     storage = created(6, table_type, FIRST, SECOND, THIRD)
     folder = f"{METADATA_FOLDER}/.hoodie"
     storage.delete(min(p for p in storage.files_below(folder) if p.endswith(".deltacommit")))
-    before = storage.files_below("")
     env = environment(storage)
-    with pytest.raises(CorruptFileError, match="no file that a completed instant"):
-        clean(env, CleanOptions(commits=1), MetadataTableKeeper(env))
-    assert storage.files_below("") == before
+    clean(env, CleanOptions(commits=1), MetadataTableKeeper(env))
+    config = load_table_config(storage)
+    own = OwnTable.load(storage)
+    assert own is not None
+    there = committed_files(storage, config, load_timeline(storage, config))
+    listed = {p: {n: e.size_bytes for n, e in files.items()} for p, files in there.items()}
+    assert listed_files(own) == listed
+    assert Toy(storage).rows() == {**FIRST, **SECOND, **THIRD}
 
 
 @each_kind
