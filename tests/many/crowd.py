@@ -232,9 +232,7 @@ class Crowd:
         return [json.loads(line) for line in lines]
 
 
-def _apply(
-    rows: dict[str, Row], deleted: dict[str, set[Row]], note: Mapping[str, Any]
-) -> None:
+def _apply(rows: dict[str, Row], deleted: dict[str, set[Row]], note: Mapping[str, Any]) -> None:
     """Do to `rows` what a write did to the table; `deleted` are those whose key was deleted."""
     does = note["does"]
     partitions = {p for _, p, _, _ in note["rows"]}

@@ -394,9 +394,7 @@ def base_path(partition: str, index: int, instant_time: str, write_token: str) -
     return f"{partition}/{name}"
 
 
-def base_stat(
-    own: OwnTable, partition: str, index: int, path: str, records: int
-) -> WriteStat:
+def base_stat(own: OwnTable, partition: str, index: int, path: str, records: int) -> WriteStat:
     """Return the stat of a base file that was put."""
     there = own.storage.stat(path)
     size_bytes = there.size_bytes if there else 0
