@@ -329,7 +329,9 @@ def test_who_was_stopped_in_a_delete_hits_no_file_that_took_its_place(
     timeline = load_timeline(storage, config)
     build(env, config, timeline, InstantTimes(env.clock, config, timeline))
     new = [p for p in storage.files_below(METADATA_FOLDER) if p.endswith(".hfile")]
-    assert old and new and not {*old} & {*new}
+    assert old
+    assert new
+    assert not {*old} & {*new}
 
 
 @pytest.mark.parametrize("table_type", list(TableType))
