@@ -18,7 +18,7 @@ from tests.scenarios.clustering import Clustering
 from tests.scenarios.lake import BASE, BUCKETS, COW, MOR, UPSERT, Lake, Row, Writing, row
 from tests.scenarios.rules import guards
 from tests.scenarios.test_optimistic import plan_of
-from tests.sim.planted import no_lock
+from tests.sim.planted import empty_buckets_are_forgotten, no_lock
 from tidelake.config import WriteOperation, WriteOptions
 from tidelake.engine.staged_write import bring_in
 from tidelake.engine.write_session import WriteSession
@@ -590,10 +590,6 @@ def test_the_data_source_retries(tmp_path: Path) -> None:
     assert lake.values() == {"a": 9}
     assert lake.state().timeline.pending == ()
     assert not (lake.root / writer._area.folder).exists()
-
-
-def empty_buckets_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(protocol.Transaction, "found_empty", lambda *_: None)
 
 
 @guards(empty_buckets_are_forgotten)

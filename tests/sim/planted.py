@@ -17,6 +17,7 @@ from tidelake.config import ConcurrencyMode, TimeBasis
 from tidelake.engine import caretaker, compaction, write_schemas
 from tidelake.env import Env
 from tidelake.errors import PlanRunningError
+from tidelake.metadata.keeper import MetadataTableKeeper
 from tidelake.model import Instant, State, TableType
 from tidelake.services import clean_plan
 from tidelake.services.table_now import TableNow
@@ -112,6 +113,19 @@ SLOW = replace(
     slow_ms=1_500,
     slow=("upsert 0",),
     actors=("upsert 0", "upsert 1", "upsert 2", "read 0"),
+)
+#: Keys are looked up in an index, and writes are undone that it knows of.
+INDEXED = replace(
+    OCC_COW,
+    metadata=True,
+    with_index=True,
+    buckets=False,
+    faults=Faults(),
+    actors=("upsert 0", "upsert 1", "savepoint 0", "roll back 0", "roll back 1", "restore 0"),
+)
+#: Keys are deleted that others bring.
+DELETING = replace(
+    OCC_COW, partitions=2, faults=Faults(), actors=("upsert 0", "delete 0", "delete 1", "read 0")
 )
 
 
@@ -352,6 +366,15 @@ def heartbeat_goes_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Heartbeat, "seal", Heartbeat.end)
 
 
+def undone_keys_stay_in_the_index(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MetadataTableKeeper, "_drop_told", lambda _: None)
+
+
+def empty_buckets_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Let a delete complete beside whoever filled the bucket that it had found empty."""
+    patch.setattr(Transaction, "found_empty", lambda *_: None)
+
+
 PLANTED: dict[str, tuple[World, Plant]] = {
     "no high-water mark": (OCC_MOR, no_high_water_mark),
     "plan before time": (NBCC, plan_before_time),
@@ -380,6 +403,8 @@ PLANTED: dict[str, tuple[World, Plant]] = {
     "cleaned rows count as absent": (SLOW, cleaned_rows_count_as_absent),
     "schemas are compared by sharers alone": (TOLD_ALONE, schemas_are_compared_by_sharers_alone),
     "the heartbeat goes before the commit": (CLEANED, heartbeat_goes_before_the_commit),
+    "undone keys stay in the index": (INDEXED, undone_keys_stay_in_the_index),
+    "a delete forgets the empty bucket": (DELETING, empty_buckets_are_forgotten),
 }
 
 

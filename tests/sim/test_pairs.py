@@ -51,6 +51,7 @@ WORLDS = {
     "NBCC, MOR 9": world(NBCC, MOR, 9),
     "OCC, MOR 8": world(OCC, MOR, 8),
     "OCC, MOR 6": world(OCC, MOR, 6),
+    "OCC, COW 9, record index": world(OCC, COW, 9, metadata=True, with_index=True, buckets=False),
 }
 #: What has happened before: there are logs and base files, old slices, a savepoint, and history.
 PAST = (

@@ -16,7 +16,8 @@ from tidelake.config.keys import STORAGE_PREFIXES
 from tidelake.errors import ConfigError
 from tidelake.storage.local import LocalStorage
 from tidelake.storage.objects import ObjectStorage
-from tidelake.storage.protocol import Storage, StorageSpec
+from tidelake.storage.protocol import InProcessSpec, Storage, StorageSpec
+from tidelake.storage.sub import SubStorage
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
@@ -53,6 +54,9 @@ def open_storage(location: str | StorageSpec, options: Mapping[str, str] | None 
     they do not say comes from the environment of the process that reads.
     """
     spec = location if isinstance(location, StorageSpec) else storage_spec(location, options)
+    if isinstance(spec, InProcessSpec):
+        folder = spec.uri.removeprefix(spec.root.spec.uri.rstrip("/")).strip("/")
+        return SubStorage(spec.root, folder) if folder else spec.root
     scheme = _scheme(spec.uri)
     if scheme is None:
         return LocalStorage(spec.uri)

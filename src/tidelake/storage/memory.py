@@ -9,7 +9,7 @@ from itertools import count
 from typing import BinaryIO
 
 from tidelake.errors import MissingFileError
-from tidelake.storage.protocol import FileInfo, Folder, StorageSpec, Tagged
+from tidelake.storage.protocol import FileInfo, Folder, InProcessSpec, StorageSpec, Tagged
 
 _AFTER_SLASH = chr(ord("/") + 1)
 
@@ -44,7 +44,7 @@ class MemoryStorage:
     @property
     def spec(self) -> StorageSpec:
         """Return a value that no other process can open."""
-        return StorageSpec("memory://")
+        return InProcessSpec("memory://", root=self)
 
     def read(self, path: str) -> bytes:
         """Return the whole file, or raise `MissingFileError`."""

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
+from typing_extensions import Never
+
+from tidelake.errors import ConfigError
+
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
@@ -38,6 +42,20 @@ class StorageSpec:
 
     uri: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InProcessSpec(StorageSpec):
+    """How to reach a folder of `root`, which lives in this process alone."""
+
+    root: Storage = field(kw_only=True, repr=False, compare=False)
+
+    def __reduce__(self) -> Never:
+        """Raise `ConfigError`: a copy would be another storage."""
+        raise ConfigError(
+            f"{self.uri} lives in this process alone",
+            next_step="put the table into a folder or an object store that workers reach",
+        )
 
 
 class Storage(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import BinaryIO
 
 from tidelake.storage.protocol import FileInfo, Folder, Storage, StorageSpec, Tagged
@@ -19,7 +20,7 @@ class SubStorage:
     def spec(self) -> StorageSpec:
         """Return the parent's way to the folder."""
         parent = self._parent.spec
-        return StorageSpec(f"{parent.uri.rstrip('/')}/{self._prefix}", parent.options)
+        return replace(parent, uri=f"{parent.uri.rstrip('/')}/{self._prefix}")
 
     def read(self, path: str) -> bytes:
         """Return the whole file, or raise `MissingFileError`."""

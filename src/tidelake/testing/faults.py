@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import BinaryIO, TypeVar
 
 from tidelake.errors import StorageError
 from tidelake.model import Word
-from tidelake.storage import FileInfo, Folder, Storage, StorageSpec, Tagged
+from tidelake.storage import FileInfo, Folder, InProcessSpec, Storage, StorageSpec, Tagged
 
 T = TypeVar("T")
 
@@ -52,8 +53,9 @@ class FaultyStorage:
 
     @property
     def spec(self) -> StorageSpec:
-        """Return the way to the storage behind."""
-        return self._inner.spec
+        """Return the way to this storage, or to the one behind where processes can share that."""
+        found = self._inner.spec
+        return replace(found, root=self) if isinstance(found, InProcessSpec) else found
 
     def read(self, path: str) -> bytes:
         """Return the whole file, or raise `MissingFileError`."""

@@ -11,11 +11,13 @@ from tidelake.storage import (
     MemoryStorage,
     ObjectStorage,
     StorageSpec,
+    SubStorage,
     open_storage,
     spark_options,
     spark_path,
     storage_spec,
 )
+from tidelake.testing import FaultyStorage
 
 LOCAL = [
     ("/data/t", "/data/t"),
@@ -70,9 +72,16 @@ def test_places_nobody_serves_are_refused(uri: str) -> None:
     assert uri in caught.value.problem
 
 
-def test_memory_does_not_travel() -> None:
-    with pytest.raises(ConfigError, match="does not reach memory"):
-        open_storage(MemoryStorage().spec)
+def test_memory_opens_in_its_own_process_and_does_not_travel() -> None:
+    storage = MemoryStorage()
+    faulty = FaultyStorage(storage)
+    assert open_storage(storage.spec) is storage
+    assert open_storage(faulty.spec) is faulty
+    open_storage(SubStorage(faulty, "a/b").spec).put("c", b"1")
+    assert storage.read("a/b/c") == b"1"
+    assert faulty.calls == [("put", "a/b/c")]
+    with pytest.raises(ConfigError, match="this process alone"):
+        pickle.dumps(SubStorage(storage, "a").spec)
 
 
 def test_only_storage_options_travel_and_secrets_are_not_shown() -> None:

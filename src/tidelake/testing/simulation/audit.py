@@ -11,6 +11,7 @@ from tidelake.errors import (
     SchemaError,
     TimeTravelError,
 )
+from tidelake.metadata.record_index import open_record_index
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.snapshot import plan_snapshot
@@ -18,7 +19,8 @@ from tidelake.read.state import TableState
 from tidelake.testing.simulation.actors.readers import checked, run_toy, time_of
 from tidelake.testing.simulation.actors.sharing import Sharing
 from tidelake.testing.simulation.journal import Journal, completed_writes
-from tidelake.testing.simulation.toy_rows import SCHEMA, Rows
+from tidelake.testing.simulation.toy_index import found_in_index
+from tidelake.testing.simulation.toy_rows import SCHEMA, Rows, read_rows
 from tidelake.timeline.table_schema import commit_with_schema
 from tidelake.write.schema import without_meta_columns
 from tidelake.write.schema_conflict import extends
@@ -46,6 +48,7 @@ def violations(
         wrong += list(
             _wrong_rows(env, by_metadata, journal, writes, first, "by its metadata table")
         )
+        wrong += _wrong_places(by_metadata)
     wrong += _wrong_outcomes(journal, writes)
     wrong += journal.lost_updates(writes)
     wrong += _bad_times(state)
@@ -100,6 +103,20 @@ def _compared(what: str, found: Rows, owed: Rows, twice: Sequence[str]) -> Itera
         yield f"{what} holds {found}, and its commits together make {owed}"
     if twice:
         yield f"{what} holds {', '.join(twice)} more than once"
+
+
+def _wrong_places(state: TableState) -> Iterator[str]:
+    """Yield the rows that the record index, if there is one, has elsewhere or not at all."""
+    index = open_record_index(state.storage, state.config, state.timeline)
+    if index is None:
+        return
+    rows = read_rows(state)
+    known = found_in_index(index, (key.partition("/")[2] for key in rows))
+    for key, (file_id, _) in rows.items():
+        partition, _, name = key.partition("/")
+        place = known.get(name)
+        if place is None or (place.partition, place.file_id) != (partition, file_id):
+            yield f"{key} is in file group {file_id}, and the record index has it in {place}"
 
 
 def _wrong_outcomes(journal: Journal, writes: Sequence[Instant]) -> list[str]:

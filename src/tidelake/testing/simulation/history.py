@@ -56,6 +56,8 @@ class History:
     """The actors that share the table in another way than the rest."""
     metadata: bool = False
     with_stats: bool = False
+    with_index: bool = False
+    """Whether the metadata table has an index of record keys, by which they are looked up."""
     buckets: bool = True
     """Whether the key says the bucket of a row, or file groups are looked up."""
     fills_small_files: bool = True
@@ -116,6 +118,7 @@ class History:
             strategy=ConflictStrategy.END if by_end else ConflictStrategy.SIMPLE,
             metadata=self.metadata,
             with_stats=self.with_stats,
+            with_index=self.with_index,
             buckets=self.buckets,
             partitions=self.partitions,
             evolves=self.evolves,

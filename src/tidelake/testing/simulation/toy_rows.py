@@ -29,8 +29,11 @@ from tidelake.formats.log_block import (
 )
 from tidelake.formats.marker_name import MarkerKind, marker_path
 from tidelake.model import TableType
+from tidelake.read.scan import block_filter, slice_tasks
+from tidelake.read.state import TableState
 from tidelake.storage import Storage
 from tidelake.txn import TableSpec, create_table
+from tidelake.write.groups import live_groups
 
 #: Ordering value, two columns, and the requested time of the write that it is from.
 Row = tuple[int, "int | None", "int | None", str]
@@ -112,6 +115,25 @@ def read_toy_slice(storage: Storage, task: SliceTask, blocks: BlockFilter) -> Ro
     return rows
 
 
+def read_rows(
+    state: TableState, partitions: Iterable[str] | None = None
+) -> dict[str, tuple[str, Row]]:
+    """Return rows of the table by partition and key, each with its file id."""
+    wanted = state.view.partitions() if partitions is None else sorted(set(partitions))
+    live = live_groups(state.view, state.config, list(wanted))
+    blocks = block_filter(state, None)
+    return {
+        f"{task.partition}/{key}": (task.file_id, row)
+        for task in slice_tasks(state, [group.slice for group in live])
+        for key, row in read_toy_slice(state.storage, task, blocks).items()
+    }
+
+
+def new_token(env: Env) -> WriteToken:
+    """Return the token of a task that no other has."""
+    return WriteToken(task=0, stage=zlib.crc32(env.ids.new().encode()) >> 1, attempt=0)
+
+
 def write_toy_file(
     env: Env,
     spec: WriteSpec,
@@ -127,8 +149,7 @@ def write_toy_file(
     """
     storage = env.storage
     make_partition(storage, target, spec)
-    if token is None:
-        token = WriteToken(task=0, stage=zlib.crc32(env.ids.new().encode()) >> 1, attempt=0)
+    token = token or new_token(env)
     written = token.of_owner(spec.owner).format()
     is_log = target.kind is WriteKind.APPEND
     previous = target.base_instant or NO_PREVIOUS_COMMIT
@@ -182,6 +203,7 @@ def write_toy_file(
         file_size_in_bytes=len(data),
         log_version=target.log_version if is_log else None,
         column_bounds=_bounds(changes, spec.bounded_columns),
+        is_indexed=spec.record_index is not None,
     )
 
 

@@ -14,6 +14,7 @@ _OPTIMISTIC, _NON_BLOCKING = ConcurrencyMode.OPTIMISTIC, ConcurrencyMode.NON_BLO
 _WRITERS = tuple(name for name, kind in ACTORS.items() if kind.writes)
 _OTHERS = tuple(name for name, kind in ACTORS.items() if not kind.writes and name != "read")
 _FIRST_NON_BLOCKING = 8
+_FIRST_INDEXED = 8
 #: One process that has the table for itself, and others that only look at it.
 _ALONE = ("alone", "read 0", "check 0")
 
@@ -54,6 +55,7 @@ def history_of(seed: int) -> History:
         fills_small_files=chance.random() < 0.5,
         # Those who wait are overtaken by those who do not.
         slow=tuple(name for name in actors if chance.random() < 0.3),
+        with_index=metadata and version >= _FIRST_INDEXED and chance.random() < 0.5,
     )
 
 

@@ -37,6 +37,7 @@ from tidelake.errors import (
 from tidelake.read.state import TableState
 from tidelake.table import load_state
 from tidelake.testing.simulation.journal import Journal
+from tidelake.testing.simulation.toy_index import fill_toy_index
 from tidelake.testing.simulation.toy_rows import toy_keys
 from tidelake.testing.simulation.toy_runner import ToyRunner
 from tidelake.txn.concurrency import SharedKeys
@@ -95,6 +96,7 @@ class Sharing:
     max_skew_ms: int = 20
     metadata: bool = False
     with_stats: bool = False
+    with_index: bool = False
     buckets: bool = True
     partitions: int = 1
     keys: int = 4
@@ -112,7 +114,7 @@ class Sharing:
             "hoodie.write.lock.conflict.resolution.strategy": self.strategy.value,
             "hoodie.time.generator.max_expected_clock_skew_ms": str(self.max_skew_ms),
             "hoodie.metadata.enable": str(self.metadata).lower(),
-            "hoodie.index.type": "BUCKET" if self.buckets else "SIMPLE",
+            "hoodie.index.type": self._index_type,
             KEY_CHECK.name: str(not self.buckets).lower(),
             "hoodie.clean.automatic": str(self.inline).lower(),
             "hoodie.archive.automatic": str(self.inline).lower(),
@@ -124,7 +126,27 @@ class Sharing:
         if self.with_stats:
             found["hoodie.metadata.index.column.stats.enable"] = "true"
             found["hoodie.metadata.index.column.stats.column.list"] = "a"
+        if self.with_index:
+            found["hoodie.metadata.record.index.enable"] = "true"
         return {**found, **self.more}
+
+    @property
+    def _index_type(self) -> str:
+        if self.buckets:
+            return "BUCKET"
+        return "RECORD_INDEX" if self.with_index else "SIMPLE"
+
+    @property
+    def every_key(self) -> list[str]:
+        """Return the keys that writers draw from, with their partitions.
+
+        A record index has one place for each, so that no two partitions have the same.
+        """
+        return [
+            f"p{partition}/{f'{partition}.' if self.with_index else ''}k{number}"
+            for partition in range(self.partitions)
+            for number in range(self.keys)
+        ]
 
     @cached_property
     def options(self) -> WriteOptions:
@@ -142,7 +164,8 @@ class Sharing:
         """Look at the table in order to write to it."""
         state = self.state(env)
         compact = inline_compaction(env, state, self.options, ToyRunner(env))
-        return _ToySession(env, state, self.options, compact=compact)
+        fill = partial(fill_toy_index, lambda: self.state(env))
+        return _ToySession(env, state, self.options, compact=compact, fill_index=fill)
 
     def caretaker(self, env: Env) -> Caretaker:
         """Look at the table in order to run a service."""

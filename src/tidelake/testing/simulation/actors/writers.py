@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -24,7 +24,7 @@ from tidelake.files.write_task import GroupTarget, WriteKind
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.model import Commit
-from tidelake.read.scan import block_filter, slice_tasks
+from tidelake.read.scan import block_filter
 from tidelake.read.state import TableState
 from tidelake.records.keys import bucket_of
 from tidelake.testing.simulation.actors.sharing import (
@@ -34,15 +34,17 @@ from tidelake.testing.simulation.actors.sharing import (
     refuse_real_damage,
 )
 from tidelake.testing.simulation.journal import Effect
+from tidelake.testing.simulation.toy_index import found_in_index, write_toy_index
 from tidelake.testing.simulation.toy_rows import (
     Row,
     Rows,
+    new_token,
+    read_rows,
     read_toy_slice,
     toy_struct,
     write_toy_file,
 )
 from tidelake.txn import Transaction
-from tidelake.write.groups import live_groups
 from tidelake.write.operation import planned_stats
 from tidelake.write.partitions import named_partitions
 from tidelake.write.plan import Workload, WritePlan
@@ -93,9 +95,7 @@ class Writes(Part):
 
     def some_keys(self) -> list[str]:
         """Return a few keys with their partitions."""
-        sharing = self.sharing
-        every = [f"p{p}/k{k}" for p in range(sharing.partitions) for k in range(sharing.keys)]
-        return sorted(self.chance.sample(every, self.chance.randint(1, 2)))
+        return sorted(self.chance.sample(self.sharing.every_key, self.chance.randint(1, 2)))
 
     def some_row(self) -> Wanted:
         """Return a row whose value tells it from others."""
@@ -114,20 +114,6 @@ class Writes(Part):
         return partition, f"{bucket_of((name,), BUCKETS):08d}"
 
 
-def read_rows(
-    state: TableState, partitions: Iterable[str] | None = None
-) -> dict[str, tuple[str, Row]]:
-    """Return rows of the table by partition and key, each with its file id."""
-    wanted = state.view.partitions() if partitions is None else sorted(set(partitions))
-    live = live_groups(state.view, state.config, list(wanted))
-    blocks = block_filter(state, None)
-    return {
-        f"{task.partition}/{key}": (task.file_id, row)
-        for task in slice_tasks(state, [group.slice for group in live])
-        for key, row in read_toy_slice(state.storage, task, blocks).items()
-    }
-
-
 def write_files(
     env: Env,
     session: WriteSession,
@@ -138,12 +124,14 @@ def write_files(
 ) -> list[WriteStat]:
     """Write rows, given with their places, to the files that a plan says."""
     by_target: dict[tuple[str, str], tuple[GroupTarget, dict[str, Row | None]]] = {}
+    nowhere: dict[str, Row | None] = {}
     for key, ((partition, group), row) in placed.items():
         target = _target(env, plan, partition, group)
+        changes = nowhere
         if target is not None:
             at = (target.partition, group or target.file_id)
-            found = by_target.setdefault(at, (target, {}))
-            found[1][key.partition("/")[2]] = row
+            changes = by_target.setdefault(at, (target, {}))[1]
+        changes[key.partition("/")[2]] = row
     state = TableState(
         storage=env.storage, config=txn.config, timeline=txn.timeline, options=session.state.options
     )
@@ -161,7 +149,22 @@ def write_files(
             )
             before = read_toy_slice(env.storage, task, block_filter(state, None))
         stats.append(write_toy_file(env, spec, target, changes, before=before))
-    return stats
+    return stats + write_toy_index(env, spec, [*by_target.values(), (None, nowhere)])
+
+
+def commit_replacing(
+    env: Env,
+    session: WriteSession,
+    txn: Transaction,
+    stats: list[WriteStat],
+    avro: str,
+    replaced: Mapping[str, Sequence[str]],
+) -> Commit:
+    """Commit what takes the place of file groups, and take their keys out of the record index."""
+    gone = session.replaced_keys(txn, stats, replaced)
+    if gone is not None:
+        stats = [*stats, *gone.forget_here(new_token(env))]
+    return session.commit(txn, stats, avro, replaced=replaced, forgets_replaced=gone is not None)
 
 
 def _target(env: Env, plan: WritePlan, partition: str, group: str | None) -> GroupTarget | None:
@@ -197,6 +200,7 @@ class Changes(Writes):
             None,
             looked_up=was_read or not choice.index.is_simple_bucket,
             keeps_unique=not choice.index.is_bucket,
+            is_global=choice.index.type.is_global,
         ) as txn:
             begun.append(txn)
             stamped = {
@@ -247,11 +251,20 @@ class Changes(Writes):
         """Return rows with the file groups in which their keys are, or may go."""
         if self.sharing.buckets:
             return {key: (self.place(key), row) for key, row in rows.items()}
-        known = read_rows(session.state, (key.partition("/")[0] for key in rows))
+        known = self._file_ids(session, list(rows))
         return {
-            key: ((self.place(key)[0], known[key][0]) if key in known else self.place(key), row)
+            key: ((self.place(key)[0], known[key]) if key in known else self.place(key), row)
             for key, row in rows.items()
         }
+
+    def _file_ids(self, session: WriteSession, keys: Sequence[str]) -> dict[str, str]:
+        """Return in which file groups keys are, where the table has them."""
+        index = session.record_index if self.sharing.with_index else None
+        if index is None:
+            known = read_rows(session.state, (key.partition("/")[0] for key in keys))
+            return {key: file_id for key, (file_id, _) in known.items()}
+        found = found_in_index(index, (key.partition("/")[2] for key in keys))
+        return {f"{place.partition}/{name}": place.file_id for name, place in found.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -418,7 +431,7 @@ class Overwrites(Writes):
             self.linger(env)
             stats = write_files(env, session, txn, session.spec(txn, choice), plan, stamped)
             self.linger(env)
-            return session.commit(txn, stats, choice.schema.avro, replaced=replaced)
+            return commit_replacing(env, session, txn, stats, choice.schema.avro, replaced)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -446,4 +459,4 @@ class DeletesPartitions(Writes):
             self.journal.written[txn.instant_time] = Effect(changes={}, cleared=frozenset(replaced))
             txn.start()
             self.linger(env)
-            return session.commit(txn, (), avro, replaced=replaced)
+            return commit_replacing(env, session, txn, [], avro, replaced)
