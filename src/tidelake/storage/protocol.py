@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
-from typing_extensions import Never
+from typing_extensions import Never, override
 
 from tidelake.errors import ConfigError
 
@@ -50,6 +50,7 @@ class InProcessSpec(StorageSpec):
 
     root: Storage = field(kw_only=True, repr=False, compare=False)
 
+    @override
     def __reduce__(self) -> Never:
         """Raise `ConfigError`: a copy would be another storage."""
         raise ConfigError(
