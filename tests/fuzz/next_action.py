@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from random import Random  # noqa: TID251 - every instance is seeded
 
@@ -18,15 +18,21 @@ from tests.fuzz import codecs
 from tests.fuzz.cases import Case
 from tests.fuzz.states import PENDING_NAME, STRANGERS, Step, are_untellable, new_content
 from tidelake.env import Env
-from tidelake.errors import CommitOutcomeUnknownError, SchemaError, TidelakeError
+from tidelake.errors import (
+    CommitOutcomeUnknownError,
+    CorruptFileError,
+    SchemaError,
+    TidelakeError,
+)
 from tidelake.model import Action, Instant, State
 from tidelake.read.snapshot import plan_snapshot
+from tidelake.read.state import TableState
 from tidelake.storage import MemoryStorage
 from tidelake.testing.simulation import ACTORS, History, Journal, Sharing, Simulation, history_of
 from tidelake.testing.simulation.actors.readers import checked, run_toy
 from tidelake.testing.simulation.actors.sharing import Repeats
 from tidelake.testing.simulation.actors.writers import Writes
-from tidelake.testing.simulation.history import Start, play
+from tidelake.testing.simulation.history import Start, finish_restore, play
 from tidelake.testing.simulation.journal import completed_writes
 from tidelake.testing.simulation.toy_rows import Rows
 from tidelake.txn import Transaction
@@ -38,8 +44,11 @@ _PER_TABLE = 10
 _OF_DATA = ("remove",)
 _OF_OTHERS = ("empty", "stub", "remove", "foreign", "pending", "flip", "cut", "swap")
 _AN_HOUR_MS = 3_600_000
-#: What changes nothing, what owes other rows than there are, and a clustering of others.
-_LEFT_OUT = ("read", "check", "restore", "roll back", "cluster")
+_FIRST_BY_COMPLETION = 8
+#: Content before and after the damage, by path.
+Kept = dict[str, tuple["bytes | None", "bytes | None"]]
+#: What changes nothing, and a clustering of others.
+_LEFT_OUT = ("read", "check", "cluster")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +74,18 @@ def sound(seed: int) -> Sound:
     played = play(history)
     world = Simulation(seed, start=played.end.moment)
     state = history.sharing().state(world.outside(), by_metadata=False)
-    restoring = any(i.action is Action.RESTORE for i in state.timeline.pending)
-    is_settled = not restoring and not going(state.timeline, state.contents)
     return Sound(
         history=history,
         start=played.end,
         writes=completed_writes(state),
-        is_sound=not played.wrong and is_settled,
+        is_sound=not played.wrong and _is_settled(state),
     )
+
+
+def _is_settled(state: TableState) -> bool:
+    """Return whether nobody is about to take completed writes back."""
+    restoring = any(i.action is Action.RESTORE for i in state.timeline.pending)
+    return not restoring and not going(state.timeline, state.contents)
 
 
 @dataclass(slots=True)
@@ -94,14 +107,15 @@ def attempt_next_action(case: Case) -> str:
     kept, steps = _damage(world.storage, random)
     if random.random() < 0.5:
         world.outside().clock.sleep_ms(_AN_HOUR_MS)
-    journal = deepcopy(before.start.journal)
+    # What others set out to undo before is either done or given up.
+    journal = replace(deepcopy(before.start.journal), taken_back=set(), restored_to=set())
     name = random.choice(_actions(before.history))
     acted = _act(world, name, before, journal, random)
-    owed = _owed(before, journal, acted)
     told = f"{name} after {steps}: {acted}"
     if acted.error is not None and acted.instant_time is None:
-        return _undone(world, before, kept, steps, told)
-    return _compared(world, before, owed, steps, told)
+        _mend(world.storage, kept)
+        return _undone(world, before, journal, steps, told)
+    return _compared(world, before, _owed(before, journal, acted), steps, told)
 
 
 def _actions(history: History) -> list[str]:
@@ -155,7 +169,13 @@ def _is_completed(sharing: Sharing, env: Env, begun: Sequence[Transaction]) -> b
 
 
 def _owed(before: Sound, journal: Journal, acted: Acted) -> Rows:
-    writes = list(before.writes)
+    saved = [_place(before, i) for i in before.writes if i.requested_time in journal.restored_to]
+    writes = [
+        i
+        for i in before.writes
+        if i.requested_time not in journal.taken_back
+        and all(_place(before, i) <= at for at in saved)
+    ]
     if acted.instant_time is not None:
         writes.append(
             Instant(
@@ -167,15 +187,14 @@ def _owed(before: Sound, journal: Journal, acted: Acted) -> Rows:
     return journal.rows(writes)
 
 
-def _undone(
-    world: Simulation,
-    before: Sound,
-    kept: dict[str, tuple[bytes | None, bytes | None]],
-    steps: Sequence[Step],
-    told: str,
-) -> str:
-    """Take the damage back where nobody has mended it, and hold the rows to those there were."""
-    storage = world.storage
+def _place(before: Sound, write: Instant) -> str:
+    """Return the time by which writes of the table come one after the other."""
+    by_completion = before.history.table_version >= _FIRST_BY_COMPLETION
+    return (write.completion_time if by_completion else None) or write.requested_time
+
+
+def _mend(storage: MemoryStorage, kept: Kept) -> None:
+    """Take the damage back where nobody has."""
     for path, (sound_data, damaged) in kept.items():
         now = storage.read(path) if storage.stat(path) else None
         if now == damaged:
@@ -183,7 +202,25 @@ def _undone(
                 storage.delete(path)
             else:
                 storage.damage(path, sound_data)
+
+
+def _undone(
+    world: Simulation, before: Sound, journal: Journal, steps: Sequence[Step], told: str
+) -> str:
+    """Hold the rows to those there were, or to what is left once an undoing has come to its end."""
     owed = before.start.journal.rows(before.writes)
+    if journal.taken_back or journal.restored_to:
+        env = world.outside()
+        env.clock.sleep_ms(_AN_HOUR_MS)
+        try:
+            finish_restore(env, before.sharing, journal)
+            before.sharing.caretaker(env).roll_back_failed()
+            owed = journal.rows(completed_writes(before.sharing.state(env, by_metadata=False)))
+        except TidelakeError as error:
+            is_of_toys = isinstance(error, CorruptFileError) and error.path.endswith(".parquet")
+            if is_of_toys or are_untellable(steps):
+                return "refused"
+            raise AssertionError(f"{told}, and it cannot be finished: {error}") from error
     for by_metadata in (False, True):
         found: Rows | TidelakeError
         try:
@@ -245,11 +282,9 @@ def _is_told(world: Simulation, before: Sound) -> bool:
         return True
 
 
-def _damage(
-    storage: MemoryStorage, random: Random
-) -> tuple[dict[str, tuple[bytes | None, bytes | None]], list[Step]]:
+def _damage(storage: MemoryStorage, random: Random) -> tuple[Kept, list[Step]]:
     """Change files of a table; return each with its content before and after, and what was done."""
-    kept: dict[str, tuple[bytes | None, bytes | None]] = {}
+    kept: Kept = {}
     steps: list[Step] = []
     for _ in range(random.choice((1, 1, 2, 3))):
         by_kind = _kinds(storage.files_below(""))

@@ -156,7 +156,7 @@ def _refuse_unknown(
     """
     logs = [log for group in groups for log in group.log_files]
     unknown = [log for log in logs if view.times.is_unknown(log.instant_time)]
-    rolled_back = contents.rolled_back(view.timeline) if unknown else frozenset()
+    rolled_back = contents.ever_rolled_back(view.timeline) if unknown else frozenset()
     for log in unknown:
         if log.instant_time not in rolled_back:
             raise UnsupportedTableError(

@@ -283,17 +283,23 @@ def current_manifest(storage: Storage, folder: str) -> int | None:
     """Return the number of the manifest that counts, or None for an empty history.
 
     A crash between manifest and pointer leaves the pointer behind, and Hudi deletes the pointer
-    before it writes it anew: without a good one the newest manifest counts.
+    before it writes it anew: without a good one the newest manifest counts. Raises
+    `MissingFileError` when the pointer names one that is gone: older ones lack instants.
     """
     listed = storage.list(folder)
-    names = {file.name for file in listed.files}
     numbers = _manifest_numbers(listed)
-    if not numbers:
-        return None
     current = None
-    if lsm_history.VERSION_FILE in names:
+    if any(file.name == lsm_history.VERSION_FILE for file in listed.files):
         current = lsm_history.decode_version(storage.read(f"{folder}/{lsm_history.VERSION_FILE}"))
-    return current if current in numbers else max(numbers)
+    if current is not None and current > max(numbers, default=0):
+        numbers = _manifest_numbers(storage.list(folder))  # it may have come since
+        if current > max(numbers, default=0):
+            raise MissingFileError(
+                f"{folder}/{lsm_history.manifest_name(current)}",
+                next_step=f"restore it; if it is lost, delete {folder}/{lsm_history.VERSION_FILE}: "
+                "the history then is that of the newest manifest, without what was archived since",
+            )
+    return current if current in numbers else max(numbers, default=None)
 
 
 def _manifest_numbers(listed: Folder) -> list[int]:

@@ -118,7 +118,7 @@ class TimelineContents:
         """Return what a completed rollback undid."""
         return self._read_result(plans.RollbackMetadata, instant)
 
-    def rolled_back(self, timeline: Timeline) -> frozenset[str]:
+    def ever_rolled_back(self, timeline: Timeline) -> frozenset[str]:
         """Return the writes that rollbacks took back, those in the history included."""
         done = [i for i in timeline.completed if i.action is Action.ROLLBACK]
         found = [self.rollback_metadata(i) for i in done]

@@ -8,6 +8,7 @@ from tidelake.formats import lsm_history
 from tidelake.formats.lsm_history import HistoryInstant, Manifest, ManifestFile
 from tidelake.model import WRITE_ACTIONS, Action
 from tidelake.storage import MemoryStorage
+from tidelake.testing import FaultyStorage
 from tidelake.timeline import (
     load_history_times,
     load_table_config,
@@ -108,7 +109,6 @@ def history(*versions: list[str], pointer: bytes | None) -> LsmHistory:
         (b"1", {"10"}),
         (b"2", {"10", "20"}),
         (b"", {"10", "20"}),
-        (b"7", {"10", "20"}),
         (None, {"10", "20"}),
     ],
 )
@@ -116,6 +116,29 @@ def test_the_pointer_names_the_manifest_or_the_newest_counts(
     pointer: bytes | None, times: set[str]
 ) -> None:
     assert set(history(["10"], ["10", "20"], pointer=pointer).completion_times()) == times
+
+
+@pytest.mark.parametrize("versions", [[["10"], ["10", "20"]], []])
+def test_a_manifest_that_the_pointer_names_and_is_gone_is_missing(
+    versions: list[list[str]],
+) -> None:
+    """Older manifests lack instants, whose files would count as uncommitted."""
+    with pytest.raises(MissingFileError, match="manifest_7"):
+        history(*versions, pointer=b"7").completion_times()
+
+
+def test_a_manifest_that_came_after_the_listing_counts() -> None:
+    made = history(["10"], ["10", "20"], pointer=b"2")
+    inner = made._storage
+    hidden = [inner.read("h/manifest_2")]
+    inner.delete("h/manifest_2")
+
+    def arrive(_number: int, name: str, path: str) -> None:
+        if name == "read" and path == "h/_version_":
+            inner.put("h/manifest_2", hidden[0])
+
+    found = LsmHistory(FaultyStorage(inner, arrive), "h").completion_times()
+    assert set(found) == {"10", "20"}
 
 
 def test_a_history_file_that_is_gone_is_missing() -> None:

@@ -214,7 +214,7 @@ def _once_settled(world: Simulation, history: History, journal: Journal) -> list
     before = list(world.storage.files_below(""))
     env.clock.sleep_ms(3_600_000)
     sharing = history.sharing()
-    _finish_restore(env, sharing, journal)
+    finish_restore(env, sharing, journal)
     try:
         sharing.caretaker(env).roll_back_failed()
     except CorruptFileError as error:
@@ -228,7 +228,8 @@ def _once_settled(world: Simulation, history: History, journal: Journal) -> list
     return wrong + violations(env, journal, sharing, times=_TIMES_AGAIN)
 
 
-def _finish_restore(env: Env, sharing: Sharing, journal: Journal) -> None:
+def finish_restore(env: Env, sharing: Sharing, journal: Journal) -> None:
+    """Carry out a restore that somebody began."""
     state = sharing.state(env)
     for instant in state.timeline.pending:
         if instant.action is Action.RESTORE:
