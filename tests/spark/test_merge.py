@@ -98,6 +98,48 @@ def test_rows_that_match_are_updated_and_others_inserted(
     assert len([i for i in table.timeline() if i.is_completed]) == 2
 
 
+GLOBAL = {"hoodie.index.type": "GLOBAL_SIMPLE"}
+INDEXED = {
+    "hoodie.index.type": "RECORD_INDEX",
+    "hoodie.metadata.enable": "true",
+    "hoodie.metadata.record.index.enable": "true",
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("given", [{}, GLOBAL, INDEXED, BUCKETS], ids=lambda o: str(o)[-25:-2])
+def test_no_insert_brings_a_key_that_the_table_has(
+    spark: SparkSession, tmp_path: Path, given: dict[str, str]
+) -> None:
+    """Rows that match none may have a key of the table all the same."""
+    schema = "id int, part string, city string, ts bigint"
+    key = {"key": ["id", "part"], "partition_by": "city", "ordering": "ts"}
+    table = Table.create(spark, str(tmp_path / "t"), schema, **key, options=given)
+    old = [(1, None, "oslo", 5), (3, "x", "oslo", 5)]
+    table.upsert(frame(spark, old, schema))
+    own = {"id": "source.id", "part": "source.part", "ts": "source.ts"}
+
+    def merge(row: tuple[Any, ...], on: Any, city: str = "source.city") -> None:
+        news = frame(spark, [row], schema)
+        table.merge(news, on=on).when_not_matched_insert({**own, "city": city}).execute()
+
+    both = ["id", "part", "city"]
+    clashes: list[tuple[tuple[Any, ...], Any, str]] = [((1, None, "oslo", 9), both, "source.city")]
+    if given not in (GLOBAL, INDEXED):
+        clashes.append(((3, "x", "OSLO", 9), None, "lower(source.city)"))
+    else:
+        clashes += [
+            ((3, "x", "rom", 9), both, "source.city"),
+            ((3, "x", "rom", 9), "target.city = source.city", "source.city"),
+        ]
+    for row, on, city in clashes:
+        with pytest.raises(SchemaError, match="which a row of the table has"):
+            merge(row, on, city)
+    assert rows(table) == sorted(old, key=str)
+    merge((4, None, "oslo", 9), both)
+    assert len(rows(table)) == 3
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_first_clause_whose_condition_is_true_applies(

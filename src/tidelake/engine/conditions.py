@@ -59,6 +59,15 @@ def equal_columns(condition: str, qualifiers: Qualifiers) -> list[str] | None:
     return found or None
 
 
+def source_column(text: str, qualifiers: Qualifiers) -> str | None:
+    """Return the name, in small letters, of a source column that is all that the text says."""
+    parts = list(_conjuncts(text))
+    found = _qualified(parts[0]) if len(parts) == 1 else None
+    if found is None or not qualifiers.is_source(found[0]):
+        return None
+    return found[1].lower()
+
+
 def table_condition(condition: str, qualifiers: Qualifiers) -> str | None:
     """Return what the condition says of the table's row alone, as a condition on its columns.
 

@@ -244,8 +244,8 @@ def revived(rows: Incoming, known: DataFrame) -> Incoming:
 
 
 def clashing_key(rows: Incoming, known: DataFrame, *, is_global: bool) -> str | None:
-    """Return a key that a row to insert shares with a row of the table, if there is one."""
-    frame = rows.frame.where(F.col(CHANGE) == int(Change.INSERT))
+    """Return a key that one of the rows shares with a row of the table, if there is one."""
+    frame = rows.frame
     same = frame[RECORD_KEY] == known[_KEY]
     if not is_global:
         same &= frame[PARTITION_PATH] == known[_PATH]

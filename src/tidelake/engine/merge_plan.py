@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
@@ -45,7 +45,7 @@ class TableShape:
 
     `fixed` are those of `key` and `partition` that stand in key and path as they are, so that they
     cannot change unless these do. `is_partial` says that rows may be written without the columns
-    that they leave as they are.
+    that they leave as they are, and `is_global` that a key may be in one partition alone.
     """
 
     columns: tuple[str, ...]
@@ -55,6 +55,18 @@ class TableShape:
     ordering: tuple[str, ...]
     required: frozenset[str]
     is_partial: bool
+    is_global: bool = False
+
+    @property
+    def telling(self) -> frozenset[str]:
+        """Return the columns of which two rows with one place in the table have the same values."""
+        own = self.key if self.is_global else (*self.key, *self.partition)
+        return self.fixed & set(own)
+
+    @property
+    def never_null(self) -> frozenset[str]:
+        """Return the columns that have a value in every row; of several key fields one may not."""
+        return frozenset(self.key if len(self.key) == 1 else ())
 
     @property
     def identity(self) -> list[str]:
@@ -67,13 +79,15 @@ class ClausePlan:
     """One clause: the values of the rows that it makes, and which columns these rows bring.
 
     `column_set` is None for whole rows. With `checks_identity` the values say what the row's key
-    and partition would be, which must not change.
+    and partition would be, which must not change. `made` are the columns of key and partition that
+    an insert does not take from the source as they are.
     """
 
     clause: Clause
     values: Mapping[str, Value]
     column_set: int | None = None
     checks_identity: bool = False
+    made: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +114,35 @@ def plan_merge(request: MergeRequest, source: Sequence[str], shape: TableShape) 
         values = _values(clause, source, shape, evolves=request.evolves)
         if clause.deed is Deed.INSERT:
             _refuse_incomplete(clause, values, shape)
-            plans.append(ClausePlan(clause=clause, values=values))
+            words = _qualifiers(request.expressions(), source, shape)
+            made = frozenset(
+                name for name in shape.identity if _taken(values[name], words) != name.lower()
+            )
+            plans.append(ClausePlan(clause=clause, values=values, made=made))
             continue
         plans.append(_update(clause, values, shape, sets))
     return MergePlan(clauses=tuple(plans), column_sets=tuple(sets))
+
+
+def _taken(value: Value, words: Qualifiers) -> str | None:
+    """Return the column of the source that is the value, in small letters, if it is one."""
+    from tidelake.engine.conditions import source_column  # see `mentions`
+
+    if isinstance(value, FromSource):
+        return value.name.lower()
+    return source_column(value, words) if isinstance(value, str) else None
+
+
+def _qualifiers(
+    expressions: Iterable[Expression], source: Sequence[str], shape: TableShape
+) -> Qualifiers:
+    """Return what words in front of a dot mean in the expressions of a merge."""
+    from tidelake.engine.conditions import Qualifiers  # see `mentions`
+
+    word = table_word(expressions)
+    # The source may have an alias that is the other word.
+    other = [each for each in TABLE_WORDS if each != word]
+    return Qualifiers.of(word, (*other, *shape.columns, *source))
 
 
 def added_columns(request: MergeRequest, source: T.StructType, table: Sequence[str]) -> list[str]:
@@ -211,13 +250,15 @@ class On:
     """How rows find each other: by their identity, by columns of one name, or by a condition.
 
     `names` are columns whose equality the match implies; `covers_identity` says that a row which
-    matches none has a key that the table does not have.
+    matches none has a key that the table does not have, unless one of `may_be_null` is null: no
+    null equals another.
     """
 
     by_identity: bool = False
     names: tuple[str, ...] = ()
     condition: Expression | None = None
     covers_identity: bool = False
+    may_be_null: tuple[str, ...] = ()
     qualifiers: Qualifiers | None = None
 
 
@@ -243,20 +284,13 @@ def plan_on(
     if isinstance(on, str):
         names = [on.strip("` ")]
         if matching(names[0], shape.columns) is None or matching(names[0], source) is None:
-            from tidelake.engine.conditions import Qualifiers, equal_columns  # see `mentions`
+            from tidelake.engine.conditions import equal_columns  # see `mentions`
 
-            word = table_word([on, *expressions])
-            # The source may have an alias that is the other word.
-            other = [each for each in TABLE_WORDS if each != word]
-            words = Qualifiers.of(word, (*other, *shape.columns, *source))
+            words = _qualifiers([on, *expressions], source, shape)
             equal = equal_columns(on, words)
             names = [matching(name, shape.columns) or name for name in equal or ()]
-            return On(
-                condition=on,
-                names=tuple(names),
-                covers_identity=equal is not None and shape.fixed >= set(names),
-                qualifiers=words,
-            )
+            found = _by_names(names, shape, is_all=equal is not None)
+            return replace(found, condition=on, qualifiers=words)
     else:
         names = list(on)
     if not names:
@@ -268,8 +302,16 @@ def plan_on(
                     f"the {where} has no column {name}, by which rows are to match",
                     next_step=f"its columns are {', '.join(known)}",
                 )
-    found = tuple(matching(name, shape.columns) or name for name in names)
-    return On(names=found, covers_identity=shape.fixed >= set(found))
+    return _by_names([matching(name, shape.columns) or name for name in names], shape)
+
+
+def _by_names(names: Sequence[str], shape: TableShape, *, is_all: bool = True) -> On:
+    """Return what the equality of columns, which may not be all that is asked for, says."""
+    return On(
+        names=tuple(names),
+        covers_identity=is_all and shape.telling >= set(names),
+        may_be_null=tuple(name for name in names if name not in shape.never_null),
+    )
 
 
 def condition_of_target(on: On) -> str | None:

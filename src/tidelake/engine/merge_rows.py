@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -56,6 +56,7 @@ _NEW_KEY = "_tidelake_new_key"
 _NEW_PATH = "_tidelake_new_path"
 _MISFIT = "_tidelake_misfit_"
 _STALE = "_tidelake_stale"
+_UNSURE = "_tidelake_unsure"
 _BAD = "_tidelake_bad_"
 _CHANGE_OF = {
     Deed.UPDATE: Change.UPDATE,
@@ -308,10 +309,23 @@ class MergeRows:
             self._per_clause(lambda plan: int(_CHANGE_OF[plan.clause.deed])).alias(CHANGE),
             self._per_clause(lambda plan: plan.column_set).alias(COLUMNS),
             self._is_stale().alias(_STALE),
+            self._may_be_known().alias(_UNSURE),
             *(condition.alias(f"{_BAD}{at}") for at, condition in enumerate(bad.values())),
         )
         flags = {problem: F.col(f"{_BAD}{at}") for at, problem in enumerate(bad)}
         return Incoming(placed, tuple(columns), flags)
+
+    def _may_be_known(self) -> Column:
+        """Return whether a row is inserted although the table may have its key."""
+        matched_by = None if self.on.by_identity else frozenset(self.on.names)
+        sure: list[int] = []
+        unsure: list[int] = []
+        for at, plan in enumerate(self.plan.clauses):
+            if plan.clause.deed is Deed.INSERT:
+                made = plan.made if matched_by is None else plan.made & matched_by
+                (sure if self.on.covers_identity and not made else unsure).append(at)
+        nulls = (F.col(f"`{name}`").isNull() for name in self.on.may_be_null)
+        return _is_one_of(unsure) | (_is_one_of(sure) & reduce(or_, nulls, F.lit(False)))
 
     def _null_where_required(self) -> dict[str, Column]:
         found = {}
@@ -384,10 +398,11 @@ def _distinct_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     yield pa.RecordBatch.from_pydict({PARTITION_PATH: pa.array(list(seen), pa.string())})
 
 
-def count_changes(rows: Incoming, *, may_match_twice: bool) -> Workload:
+def count_changes(rows: Incoming, *, may_match_twice: bool) -> tuple[Workload, int]:
     """Run the rows once and count them; raise `SchemaError` for rows that may not be written.
 
-    That includes rows of the table which several source rows match, unless that is fine.
+    That includes rows of the table which several source rows match, unless that is fine. The second
+    number is of rows to insert whose keys are still to be looked for; see `unsure_inserts`.
     """
     problems = list(rows.bad)
     counts = F.col(_STALE) == F.lit(False)
@@ -397,6 +412,7 @@ def count_changes(rows: Incoming, *, may_match_twice: bool) -> Workload:
         F.bit_xor(F.when(counts, F.col(CHECK))).alias("check"),
         F.count_if(counts & F.col(ODD)).alias("odd"),
         F.count_if(F.col(CHANGE) != int(Change.INSERT)).alias("matches"),
+        F.count_if(counts & F.col(_UNSURE)).alias("unsure"),
         *(F.count_if(rows.bad[p]).alias(f"bad{at}") for at, p in enumerate(problems)),
     )
     if not may_match_twice:
@@ -404,7 +420,7 @@ def count_changes(rows: Incoming, *, may_match_twice: bool) -> Workload:
         each = each.groupBy(*by).agg(
             *(
                 F.sum(n).alias(n)
-                for n in ("rows", "odd", *(f"bad{at}" for at in range(len(problems))))
+                for n in ("rows", "odd", "unsure", *(f"bad{at}" for at in range(len(problems))))
             ),
             F.bit_xor("check").alias("check"),
             F.count_if(twice).alias("twice"),
@@ -420,11 +436,17 @@ def count_changes(rows: Incoming, *, may_match_twice: bool) -> Workload:
     checksum = 0
     for row in found:
         checksum ^= row["check"] or 0
-    return Workload(
+    workload = Workload(
         counts={(row[PARTITION_PATH], row[GROUP]): row["rows"] for row in found if row["rows"]},
         checksum=checksum,
         oddly_hashed=sum(row["odd"] for row in found),
     )
+    return workload, sum(row["unsure"] for row in found)
+
+
+def unsure_inserts(rows: Incoming) -> Incoming:
+    """Return the rows to insert of which no match says that the table lacks their keys."""
+    return rows.with_frame(rows.frame.where(F.col(_UNSURE)))
 
 
 def without_stale(rows: Incoming) -> Incoming:

@@ -60,6 +60,7 @@ def set_up(
         ordering=merge.ordering_fields if merge.mode is MergeMode.EVENT_TIME else (),
         required=frozenset(choice.schema.required),
         is_partial=may_leave_out and logs_changed_columns(config, merge),
+        is_global=choice.index.type.is_global,
     )
     theirs = user_columns(source)
     plan = plan_merge(request, theirs, shape)

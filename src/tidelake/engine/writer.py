@@ -47,9 +47,9 @@ from tidelake.engine.index_lookup import (
     tagged,
     tagged_globally,
 )
-from tidelake.engine.merge_clauses import MergeRequest, Side
+from tidelake.engine.merge_clauses import MergeRequest
 from tidelake.engine.merge_plan import condition_of_target, sides
-from tidelake.engine.merge_rows import count_changes, without_stale
+from tidelake.engine.merge_rows import count_changes, unsure_inserts, without_stale
 from tidelake.engine.merge_setup import set_up
 from tidelake.engine.metadata_groups import compact_on
 from tidelake.engine.placement import fits_one_task, spread
@@ -61,7 +61,7 @@ from tidelake.engine.write_session import Choice, WriteSession
 from tidelake.engine.write_tasks import WriteWork, Written, written
 from tidelake.env import Env
 from tidelake.errors import InputChangedError, SchemaError, UnsupportedTableError
-from tidelake.files.write_task import CHANGE, Change, ColumnSet
+from tidelake.files.write_task import ColumnSet
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.model import Commit, MergeMode
 from tidelake.read.state import TableSchema, TableState
@@ -223,10 +223,10 @@ class Writer:
             where = None if sides(request)[2] else condition_of_target(rows.on)
             changes = rows.changes(read(columns, partitions, where), source)
             kept = stack.enter_context(_kept(changes))
-            workload = count_changes(kept, may_match_twice=request.may_match_twice)
+            workload, unsure = count_changes(kept, may_match_twice=request.may_match_twice)
             made = without_stale(kept)
-            if not rows.on.covers_identity and request.of(Side.NOT_MATCHED):
-                self._refuse_known_keys(made, workload, choice)
+            if unsure:
+                self._refuse_known_keys(unsure_inserts(made), workload, choice)
             placed = self._placed_inserts(made, workload, choice)
             if placed is None:
                 return self._counted(made, workload, choice, was_read=True)
@@ -241,8 +241,7 @@ class Writer:
         is_global = choice.index.type.is_global
         lookup = self._lookup(choice, is_global=is_global)
         if choice.index.type is IndexType.RECORD_INDEX:
-            new = rows.with_frame(rows.frame.where(F.col(CHANGE) == int(Change.INSERT)))
-            with self._record_lookup(lookup).known(new, Doubts.ALL) as known:
+            with self._record_lookup(lookup).known(rows, Doubts.ALL) as known:
                 clash = clashing_key(rows, known, is_global=True)
         else:
             partitions = session.state.view.partitions() if is_global else workload.partitions

@@ -135,6 +135,38 @@ def test_what_a_match_says_of_the_key(on: Any, names: tuple[str, ...], covers: b
     assert found.by_identity is (on is None)
 
 
+def test_where_a_key_is_in_one_partition_alone_the_partition_tells_nothing() -> None:
+    shape = replace(SHAPE, is_global=True)
+    assert plan_on("id", SOURCE, shape).covers_identity
+    assert not plan_on(["id", "city"], SOURCE, shape).covers_identity
+    assert not plan_on("target.city = source.city", SOURCE, shape).covers_identity
+
+
+def test_columns_that_may_be_null_match_nothing_then() -> None:
+    assert plan_on("id", SOURCE, SHAPE).may_be_null == ()
+    assert plan_on(["id", "city"], SOURCE, SHAPE).may_be_null == ("city",)
+    several = replace(SHAPE, key=("id", "note"), fixed=frozenset({"id", "note", "city"}))
+    assert plan_on(["id", "note"], SOURCE, several).may_be_null == ("id", "note")
+
+
+@pytest.mark.parametrize(
+    ("city", "made"),
+    [
+        ("source.city", set()),
+        ("`source`.`CITY`", set()),
+        ("lower(source.city)", {"city"}),
+        ("source.note", {"city"}),
+        ("'oslo'", {"city"}),
+        ("target.city", {"city"}),
+        ("city", {"city"}),
+    ],
+)
+def test_an_insert_may_make_another_key_than_the_match_compared(city: str, made: set[str]) -> None:
+    values = {"id": "source.id", "city": city, "ts": "1"}
+    assert planned(insert(values))[1].made == made
+    assert planned(insert())[1].made == set()
+
+
 @pytest.mark.parametrize(
     ("on", "found"),
     [
