@@ -113,7 +113,7 @@ def test_no_insert_brings_a_key_that_the_table_has(
 ) -> None:
     """Rows that match none may have a key of the table all the same."""
     schema = "id int, part string, city string, ts bigint"
-    key = {"key": ["id", "part"], "partition_by": "city", "ordering": "ts"}
+    key: dict[str, Any] = {"key": ["id", "part"], "partition_by": "city", "ordering": "ts"}
     table = Table.create(spark, str(tmp_path / "t"), schema, **key, options=given)
     old = [(1, None, "oslo", 5), (3, "x", "oslo", 5)]
     table.upsert(frame(spark, old, schema))
