@@ -130,3 +130,18 @@ def test_C_09_a_partition_that_lost_its_marker_is_overwritten(tmp_path: Path, ve
     assert set(lake.rows()) == {"a", "b"}
     lake.write([row("c", 2)], operation=WriteOperation.INSERT_OVERWRITE_TABLE)
     assert set(lake.rows()) == {"c"}
+
+
+@VERSIONS
+def test_a_copy_that_a_task_left_hides_no_log(tmp_path: Path, version: int) -> None:
+    """A retried task leaves a second base file of its instant; up to version 7 logs name that."""
+    lake = Lake(tmp_path, MOR, version, {"hoodie.index.type": "SIMPLE"})
+    lake.write([row("a", 1), row("b", 1)])
+    base = newest_file(lake, "p=x/*.parquet")
+    lake.write([row("a", 2)])
+    group, token, instant = base.name.split("_")
+    for other in (f"9{token}", token.replace("0", "1", 1)):
+        (base.parent / f"{group}_{other}_{instant}").write_bytes(base.read_bytes())
+    assert lake.values() == {"a": 2, "b": 1}
+    lake.write([row("b", 3)])
+    assert lake.values() == {"a": 2, "b": 3}

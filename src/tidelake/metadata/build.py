@@ -151,6 +151,7 @@ def build(
     token = f"0-{env.clock.now_ms() % STAGES}-0"
     for number, (partition, groups) in enumerate(parts.items()):
         instant_time = _build_time(config, timeline, number)
+        times.ensure()
         own.publisher.request(instant_time, Action.DELTACOMMIT)
         own.publisher.start(instant_time, Action.DELTACOMMIT)
         counts = {index: len(values) for index, values in enumerate(groups)}

@@ -323,7 +323,10 @@ class TableView:
                     log_files=tuple(
                         f
                         for f in group.log_files
-                        if f.instant_time != instant_time or f.path in named
+                        # Up to version 7 the name says the slice, and others wrote the log.
+                        if not self.by_completion_time
+                        or f.instant_time != instant_time
+                        or f.path in named
                     ),
                 )
         return group
