@@ -140,6 +140,22 @@ def test_no_insert_brings_a_key_that_the_table_has(
     assert len(rows(table)) == 3
 
 
+@pytest.mark.parametrize("word", ["target", "t"])
+def test_all_columns_of_the_table_are_those_of_its_user(
+    spark: SparkSession, tmp_path: Path, word: str
+) -> None:
+    """Rows that are the same in the source stay as they are."""
+    table = created(spark, tmp_path / "t")
+    news = [*OLD[:2], ("c", "rom", 5, 31, None)]
+    differs = f"hash({word}.*) <> hash(source.*)"
+    commit = table.merge(frame(spark, news)).when_matched_update_all(differs).execute()
+    assert counts(commit) == (0, 1, 0)
+    texts = {"note": f"to_json(struct({word}.*))"}
+    table.merge(frame(spark, OLD[:1])).when_matched_update(texts).execute()
+    told = '{"id":"a","city":"oslo","ts":5,"fare":10,"note":"x"}'
+    assert by_key(table)["a"] == ("oslo", 5, 10, told)
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_first_clause_whose_condition_is_true_applies(

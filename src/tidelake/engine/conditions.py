@@ -6,7 +6,7 @@ Texts are parsed and never searched: words inside of a literal or a comment are 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import sqlglot
@@ -120,6 +120,27 @@ def names_all_columns(text: str) -> bool:
         token.token_type is TokenType.STAR and last.token_type in before
         for last, token in zip([_START, *tokens[:-1]], tokens, strict=True)
     )
+
+
+def with_named_columns(text: str, qualifier: str, columns: Sequence[str]) -> str:
+    """Return the text with `columns` in the place of all that are behind a qualifier (`t.*`)."""
+    tokens = _tokens(text) or []
+    stars = [
+        (word.start, star.end + 1)
+        for before, word, dot, star in zip(
+            [_START, *tokens], tokens, tokens[1:], tokens[2:], strict=False
+        )
+        if word.text.lower() == qualifier.lower()
+        and word.token_type is not TokenType.STRING
+        and dot.token_type is TokenType.DOT
+        and star.token_type is TokenType.STAR
+        and before.token_type is not TokenType.DOT
+    ]
+    quoted = (f"`{name.replace('`', '``')}`" for name in columns)
+    named = ", ".join(f"{qualifier}.{name}" for name in quoted)
+    for start, end in reversed(stars):
+        text = text[:start] + named + text[end:]
+    return text
 
 
 _START = Token(TokenType.L_PAREN, "(")

@@ -158,7 +158,7 @@ class MergeRows:
                 same &= target[PARTITION_PATH] == F.col(_NEW_PATH)
             return same
         if self.on.condition is not None:
-            return _column(self.on.condition)
+            return self._column(self.on.condition, target)
         names = [(name, matching(name, source.columns) or name) for name in self.on.names]
         return reduce(and_, (target[f"`{a}`"] == source[f"`{b}`"] for a, b in names))
 
@@ -180,7 +180,7 @@ class MergeRows:
         for at, plan in enumerate(self.plan.clauses):
             applies = of_side[plan.clause.side]
             if plan.clause.condition is not None:
-                applies &= _column(plan.clause.condition)
+                applies &= self._column(plan.clause.condition, target)
             number = F.when(applies, at) if number is None else number.when(applies, at)
         assert number is not None
         picked = joined.select("*", number.alias(_CLAUSE)).where(F.col(_CLAUSE).isNotNull())
@@ -205,7 +205,7 @@ class MergeRows:
         """Return the value of each column in each clause, with its type."""
         found: list[dict[str, Column]] = []
         for plan in self.plan.clauses:
-            made = {name: _value(v, target, source) for name, v in plan.values.items()}
+            made = {name: self._value(v, target, source) for name, v in plan.values.items()}
             found.append({name: column for name, column in made.items() if column is not None})
         flat = [column for values in found for column in values.values()]
         kinds = iter(picked.select(*(c.alias(str(at)) for at, c in enumerate(flat))).schema.fields)
@@ -213,6 +213,24 @@ class MergeRows:
             {name: Typed(column, next(kinds).dataType) for name, column in values.items()}
             for values in found
         ]
+
+    def _value(self, value: Value, target: DataFrame, source: DataFrame) -> Column | None:
+        if isinstance(value, FromSource):
+            return source[f"`{value.name}`"]
+        if isinstance(value, FromTarget):
+            # A column that the merge adds is null so far.
+            return target[f"`{value.name}`"] if value.name in target.columns else None
+        return self._column(value, target)
+
+    def _column(self, expression: Expression, target: DataFrame) -> Column:
+        """Return an expression; all columns of the table are those of its user, in their order."""
+        if not isinstance(expression, str):
+            return expression
+        from tidelake.engine.conditions import with_named_columns  # see `merge_plan.mentions`
+
+        word = table_word(self.request.expressions())
+        own = [name for name in self.columns.names if name in target.columns]
+        return F.expr(with_named_columns(expression, word, own))
 
     def _by_clause(
         self, name: str, kind: T.DataType, values: Sequence[Mapping[str, Typed]]
@@ -363,19 +381,6 @@ class MergeRows:
             next_step="name columns as target.x and source.x; the table has "
             f"{', '.join(self.columns.names)}, the source has {', '.join(columns)}",
         )
-
-
-def _value(value: Value, target: DataFrame, source: DataFrame) -> Column | None:
-    if isinstance(value, FromSource):
-        return source[f"`{value.name}`"]
-    if isinstance(value, FromTarget):
-        # A column that the merge adds is null so far.
-        return target[f"`{value.name}`"] if value.name in target.columns else None
-    return _column(value)
-
-
-def _column(expression: Expression) -> Column:
-    return F.expr(expression) if isinstance(expression, str) else expression
 
 
 def _field(path: str) -> Column:

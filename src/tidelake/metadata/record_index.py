@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from tidelake.config import TableConfig
-from tidelake.errors import CorruptFileError
+from tidelake.errors import CorruptFileError, SnapshotLostError
 from tidelake.formats.file_name import parse_log
 from tidelake.formats.index_definitions import IndexDefinition
 from tidelake.formats.metadata_record import RecordLocation, decode
@@ -25,7 +25,7 @@ from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.statistics import load_definitions
 from tidelake.model import FileGroupId, FileSlice
 from tidelake.storage import Storage, StorageSpec, open_storage
-from tidelake.timeline import Timeline
+from tidelake.timeline import Timeline, load_timeline
 
 #: Table version from which tasks can write to the index side by side.
 _FIRST_KEPT = 8
@@ -116,7 +116,8 @@ def open_record_index(
 ) -> RecordIndex | None:
     """Return the index of a table as `timeline` shows it, or None when it has none to look into.
 
-    Raises `CorruptFileError` when a completed write never reached the index.
+    Raises `CorruptFileError` when a completed write never reached the index, and
+    `SnapshotLostError` when one was taken back since the timeline was loaded.
     """
     if not is_index_kept(config, load_definitions(storage, config)):
         return None
@@ -126,6 +127,8 @@ def open_record_index(
             return None
         missing = unknown(timeline.writes(), timeline, own.timeline, own.contents)
     if missing:
+        if missing[0] not in load_timeline(storage, config).writes():
+            raise SnapshotLostError(f"{missing[0].requested_time} was taken back")
         raise CorruptFileError(
             f"{METADATA_FOLDER}/{RECORD_INDEX}",
             f"the record index does not know {missing[0].action} {missing[0].requested_time}",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tidelake.engine.conditions import with_named_columns
 from tidelake.engine.merge_clauses import Clause, Deed, MergeRequest, Side
 from tidelake.engine.merge_plan import (
     ClausePlan,
@@ -133,6 +134,19 @@ def test_what_a_match_says_of_the_key(on: Any, names: tuple[str, ...], covers: b
     found = plan_on(on, SOURCE, SHAPE)
     assert (found.names, found.covers_identity) == (names, covers)
     assert found.by_identity is (on is None)
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("hash(target.*) <> hash(source.*)", "hash(target.`a`, target.`b``c`) <> hash(source.*)"),
+        ("struct(TARGET . *, 1)", "struct(target.`a`, target.`b``c`, 1)"),
+        ("'target.*' = target.x", "'target.*' = target.x"),
+        ("2*target.a + x.target.*", "2*target.a + x.target.*"),
+    ],
+)
+def test_all_columns_of_the_table_are_named(text: str, made: str) -> None:
+    assert with_named_columns(text, "target", ["a", "b`c"]) == made
 
 
 def test_where_a_key_is_in_one_partition_alone_the_partition_tells_nothing() -> None:

@@ -17,7 +17,7 @@ from tidelake.engine import avro_schema
 from tidelake.engine.index_lookup import KNOWN_FILE, KNOWN_KEY, KNOWN_PATH
 from tidelake.engine.record_lookup import found_in
 from tidelake.env import Env
-from tidelake.errors import CorruptFileError
+from tidelake.errors import CorruptFileError, SnapshotLostError
 from tidelake.files import read_slice
 from tidelake.files.record_index import group_numbers
 from tidelake.formats.file_name import parse_log
@@ -33,7 +33,7 @@ from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.spark.datasource_writer import TidelakeWriter
 from tidelake.storage import LocalStorage
-from tidelake.table import open_state
+from tidelake.table import open_caretaker, open_state
 from tidelake.timeline import Publisher, load_table_config, update_table_config
 from tidelake.txn import InstantTimes, begin
 
@@ -257,6 +257,17 @@ def test_an_index_that_lacks_a_write_is_not_looked_into(tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError, match=f"does not know commit {newest}") as refused:
         open_record_index(state.storage, state.config, state.timeline)
     assert "tidelake.metadata.rebuild=true" in refused.value.next_step
+
+
+def test_a_write_that_was_taken_back_meanwhile_means_a_new_start(tmp_path: Path) -> None:
+    root = made(tmp_path / "t", 9, TableType.COPY_ON_WRITE)
+    write(root, range(4), 1, **INDEXED)
+    write(root, range(4, 8), 2)
+    before = open_state(root)
+    newest = before.timeline.writes()[-1].requested_time
+    open_caretaker(root, {}).roll_back(newest)
+    with pytest.raises(SnapshotLostError, match=f"{newest} was taken back"):
+        open_record_index(before.storage, before.config, before.timeline)
 
 
 def test_what_is_written_meanwhile_is_no_part_of_the_index(tmp_path: Path) -> None:
