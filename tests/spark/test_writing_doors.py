@@ -338,7 +338,10 @@ def test_duplicates_of_an_insert_are_dropped_kept_or_combined(
     spark: SparkSession, trips: Table
 ) -> None:
     new = frame(spark, [("a", "oslo", 1, 1), ("c", "oslo", 1, 1)])
-    trips.insert(new, options={"hoodie.datasource.insert.dup.policy": "drop"})
+    thrice = new.union(frame(spark, [("c", "oslo", 3, 3), ("c", "oslo", 2, 2)]))
+    trips.insert(thrice, options={"hoodie.datasource.write.insert.drop.duplicates": "true"})
+    assert rows(trips)[2:] == [("c", "oslo", 3, 3)]
+    trips.insert(thrice, options={"hoodie.datasource.insert.dup.policy": "drop"})
     assert [r[0] for r in rows(trips, "id")] == ["a", "b", "c"]
     twice = frame(spark, [("d", "oslo", 1, 1), ("d", "oslo", 2, 2)])
     trips.insert(twice, options={"hoodie.combine.before.insert": "true"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidelake.config import TableConfig, WriteOperation, WriteOptions
+from tidelake.config import DuplicatePolicy, TableConfig, WriteOperation, WriteOptions
 from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.files.write_task import GroupTarget, WriteKind
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
@@ -34,6 +34,8 @@ def combines(operation: WriteOperation, index: Index, options: WriteOptions) -> 
     """Return whether rows of one key are merged among themselves before they are written."""
     if operation in CHANGING:
         return options.combine_before_upsert
+    if options.insert_duplicates is DuplicatePolicy.DROP:
+        return True
     # A bucket holds one row a key, so there an insert of a known key is an update.
     return options.combine_before_insert or index.is_bucket
 
