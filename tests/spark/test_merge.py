@@ -106,7 +106,7 @@ INDEXED = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("given", [{}, GLOBAL, INDEXED, BUCKETS], ids=lambda o: str(o)[-25:-2])
 def test_no_insert_brings_a_key_that_the_table_has(
     spark: SparkSession, tmp_path: Path, given: dict[str, str]
@@ -140,6 +140,7 @@ def test_no_insert_brings_a_key_that_the_table_has(
     assert len(rows(table)) == 3
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("word", ["target", "t"])
 def test_all_columns_of_the_table_are_those_of_its_user(
     spark: SparkSession, tmp_path: Path, word: str

@@ -123,6 +123,16 @@ REFUSED: list[tuple[Callable[[SparkSession, Table], object], type[TidelakeError]
     (lambda _, t: t.update_where("fare = 10", {"id": "'z'"}), SchemaError, "part of the record"),
     (lambda _, t: t.update_where("fare = 10", {"nope": "1"}), SchemaError, "no column nope"),
     (lambda _, t: t.update_where("fare = 10", {"fare": "nope + 1"}), SchemaError, "new values"),
+    (
+        lambda _, t: t.update_where("fare = 10", {"fare": "5000000000"}),
+        SchemaError,
+        "1 row has a value that column fare does not hold",
+    ),
+    (
+        lambda _, t: t.update_where("fare = 10", {"fare": "1", "FARE": "2"}),
+        SchemaError,
+        "sets fare twice",
+    ),
     (lambda _, t: t.delete_partitions(["city=nope"]), ConfigError, "no partition"),
     (
         lambda s, t: t.write(
@@ -325,6 +335,33 @@ def test_columns_are_added_widened_and_left_out(spark: SparkSession, trips: Tabl
             frame(spark, [("c", "rom", 2)], "id string, city string, ts bigint"),
             options={"hoodie.datasource.write.reconcile.schema": "false"},
         )
+
+
+@pytest.mark.deep
+@pytest.mark.slow
+def test_an_update_may_not_change_a_field_of_the_key(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "who struct<id: string, name: string>, ts bigint"
+    table = Table.create(spark, str(tmp_path / "t"), schema, key="who.id", ordering="ts")
+    table.upsert(frame(spark, [(("a", "x"), 1)], schema))
+    with pytest.raises(SchemaError, match="who is part of the record key"):
+        table.update_where("ts = 1", {"who": "named_struct('id', 'b', 'name', 'x')"})
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.slow
+@pytest.mark.parametrize("ansi", ["false", "true"])
+def test_an_update_stores_no_number_that_is_another(
+    spark: SparkSession, trips: Table, ansi: str
+) -> None:
+    before = spark.conf.get("spark.sql.ansi.enabled", "true")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        with pytest.raises(SchemaError, match="column fare does not hold"):
+            trips.update_where("id = 'a'", {"fare": "fare + 5000000000"})
+        trips.update_where("id = 'a'", {"FARE": "fare + 5L"})
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before or "true")
+    assert rows(trips) == [("a", "oslo", 1, 15), ("b", "rom", 1, 20)]
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from tidelake.config import (
     write_keys,
 )
 from tidelake.engine.compaction import inline_compaction
-from tidelake.engine.fitting import by_name
+from tidelake.engine.fitting import Typed
 from tidelake.engine.incoming_rows import (
     GROUP,
     ODD,
@@ -48,14 +48,14 @@ from tidelake.engine.index_lookup import (
     tagged_globally,
 )
 from tidelake.engine.merge_clauses import MergeRequest
-from tidelake.engine.merge_plan import condition_of_target, sides
+from tidelake.engine.merge_plan import condition_of_target, matching, sides
 from tidelake.engine.merge_rows import count_changes, unsure_inserts, without_stale
 from tidelake.engine.merge_setup import set_up
 from tidelake.engine.metadata_groups import compact_on
 from tidelake.engine.placement import fits_one_task, spread
 from tidelake.engine.python_groups import BucketsOfKeys, RingsOfPartitions, python_groups
 from tidelake.engine.record_lookup import Doubts, RecordLookup
-from tidelake.engine.row_count import count_by_spark, count_rows, refuse_bad_rows
+from tidelake.engine.row_count import bad_rows, count_by_spark, count_rows, refuse_bad_rows
 from tidelake.engine.task_runs import OnSpark
 from tidelake.engine.write_session import Choice, WriteSession
 from tidelake.engine.write_tasks import WriteWork, Written, written
@@ -155,28 +155,37 @@ class Writer:
     ) -> Commit:
         """Give columns of rows that were read from the table, with their meta columns, new values.
 
-        Raises `SchemaError` when a column is unknown or part of the key or the partition path.
+        Raises `SchemaError` when a column is unknown or part of the key or the partition path, and
+        for a value that it does not hold.
         """
         config = self._session.config
         columns = user_columns(frame)
-        for name in values:
-            if name not in columns:
+        identity = top_level((*config.record_key_fields, *config.partition_fields))
+        changed: dict[str, Column] = {}
+        for wanted, value in values.items():
+            name = matching(wanted.strip("`"), columns)
+            if name is None:
                 raise SchemaError(
-                    f"the table has no column {name}",
+                    f"the table has no column {wanted}",
                     next_step=f"its columns are {', '.join(columns)}",
                 )
-            if name in (*config.record_key_fields, *config.partition_fields):
+            if name in changed:
+                raise SchemaError(f"the update sets {name} twice", next_step="set it once")
+            if name in identity:
                 raise SchemaError(
                     f"{name} is part of the record key or the partition path, which an update "
                     "leaves as they are",
                     next_step="delete the rows and insert them anew",
                 )
+            changed[name] = value
         kinds = {f.name: f.dataType for f in frame.schema.fields}
-        given = frame.select(*(value.alias(name) for name, value in values.items())).schema
-        made = frame.withColumns(
-            {n: by_name(v, given[n].dataType, kinds[n]).cast(kinds[n]) for n, v in values.items()}
+        given = frame.select(*(value.alias(name) for name, value in changed.items())).schema
+        typed = {name: Typed(value, given[name].dataType) for name, value in changed.items()}
+        _refuse_misfits(
+            frame, {n: t.is_lost(kinds[n]) for n, t in typed.items() if not t.surely_fits(kinds[n])}
         )
-        brought = self._brought(columns, list(values))
+        made = frame.withColumns({n: t.fitted(kinds[n]) for n, t in typed.items()})
+        brought = self._brought(columns, list(changed))
         return self._change_read(WriteOperation.UPSERT, made, write_id, brought)
 
     def _brought(self, columns: Sequence[str], changed: Sequence[str]) -> ColumnSet | None:
@@ -620,3 +629,13 @@ def _ranged(frame: DataFrame, tasks: int | None, by: Sequence[str]) -> DataFrame
 
 def _hashed(frame: DataFrame, tasks: int | None, by: Sequence[str]) -> DataFrame:
     return frame.repartition(tasks, *by) if tasks else frame.repartition(*by)
+
+
+def _refuse_misfits(frame: DataFrame, lost: Mapping[str, Column]) -> None:
+    """Raise `SchemaError` when a value of some row does not survive in its column."""
+    if not lost:
+        return
+    counts = frame.agg(*(F.count_if(flag).alias(name) for name, flag in lost.items())).collect()[0]
+    for name in lost:
+        if counts[name]:
+            raise bad_rows(f"a value that column {name} does not hold", counts[name])
