@@ -141,6 +141,25 @@ def test_no_insert_brings_a_key_that_the_table_has(
 
 
 @pytest.mark.sampled(1)
+@pytest.mark.parametrize("word", ["source", "s"])
+def test_a_column_may_have_the_name_of_the_source(
+    spark: SparkSession, tmp_path: Path, word: str
+) -> None:
+    schema = "id string, source string, s struct<a: int>, v int"
+    table = Table.create(spark, str(tmp_path / "t"), schema, key="id")
+    table.upsert(frame(spark, [("a", "x", (1,), 1), ("b", "y", (2,), 2)], schema))
+    news = frame(spark, [("a", 7), ("b", 8)], "id string, v int")
+    values = {"v": f"{word}.v", "source": f"concat(target.source, {word}.v)"}
+    (
+        table.merge(news, on=f"target.id = {word}.id")
+        .when_matched_update(values, "target.s.a = 1")
+        .execute()
+    )
+    found = sorted(tuple(row) for row in table.read().select("id", "source", "s.a", "v").collect())
+    assert found == [("a", "x7", 1, 7), ("b", "y", 2, 2)]
+
+
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("word", ["target", "t"])
 def test_all_columns_of_the_table_are_those_of_its_user(
     spark: SparkSession, tmp_path: Path, word: str

@@ -112,7 +112,7 @@ class MergeRows:
         that do not fit the two.
         """
         try:
-            named, theirs = self._named(target), self._with_aliases(source)
+            named, theirs = self._named(target), self._with_aliases(source, target.columns)
             joined = named.join(theirs, self._matches(named, theirs), self._join())
             made = self._chosen(joined, target, source)
         except AnalysisException as cause:
@@ -128,8 +128,11 @@ class MergeRows:
             frame = _with_struct(frame, target, "t")
         return frame.alias(word)
 
-    def _with_aliases(self, source: DataFrame) -> DataFrame:
-        """Return the source with a mark, its keys and paths, and the names that expressions use."""
+    def _with_aliases(self, source: DataFrame, of_table: Sequence[str]) -> DataFrame:
+        """Return the source with a mark, its keys and paths, and the names that expressions use.
+
+        A column that is called the same, on either side, would be taken for a struct of that name.
+        """
         made = [F.lit(True).alias(_THERE)]
         if self.on.by_identity:
             spec = self._keys_of_match(source)
@@ -138,7 +141,7 @@ class MergeRows:
         frame = source.select("*", *made)
         for name in ("source", "s"):
             if mentions(self.request.expressions(), name):
-                if name in source.columns:
+                if matching(name, (*source.columns, *of_table)) is not None:
                     frame = frame.alias(name)
                 else:
                     frame = _with_struct(frame, source, name)
