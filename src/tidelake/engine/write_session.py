@@ -32,6 +32,7 @@ from tidelake.env import Env
 from tidelake.errors import (
     ConfigError,
     CorruptFileError,
+    SnapshotLostError,
     UnsupportedTableError,
 )
 from tidelake.files.write_task import ColumnSet, WriteKind, WriteSpec
@@ -383,7 +384,8 @@ class WriteSession:
         refuse_hiding(view, live, workload, found)
         txn.refuse_gone(self._gone(view, workload, found))
         if choice.index.type is IndexType.RECORD_INDEX and not by_file_id:
-            _refuse_unknown_groups(workload, found)
+            moved_on = self.state.timeline.writes() != txn.timeline.writes()
+            _refuse_unknown_groups(workload, found, moved_on=moved_on)
         self._refuse_clustered(txn, found.touched())
         txn.found_empty(found.left_out(workload))
         return found
@@ -568,9 +570,15 @@ class WriteSession:
         return found
 
 
-def _refuse_unknown_groups(workload: Workload, plan: WritePlan) -> None:
+def _refuse_unknown_groups(workload: Workload, plan: WritePlan, *, moved_on: bool) -> None:
+    """Raise for rows that the record index has elsewhere than the table.
+
+    Where others have written since it was looked into, a new start tells more.
+    """
     for partition, group in workload.counts:
         if group is not None and (partition, group) not in plan.targets:
+            if moved_on:
+                raise SnapshotLostError(f"file group {group} of partition {partition!r} is gone")
             raise CorruptFileError(
                 f"{METADATA_FOLDER}/{RECORD_INDEX}",
                 f"it says that keys are in file group {group} of partition {partition!r}, which "

@@ -19,13 +19,14 @@ from tidelake.metadata.file_group import (
     Wanted,
     reading_metadata,
 )
-from tidelake.metadata.freshness import unknown
+from tidelake.metadata.freshness import built, unknown
 from tidelake.metadata.names import METADATA_FOLDER, RECORD_INDEX
 from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.statistics import load_definitions
-from tidelake.model import FileGroupId, FileSlice
+from tidelake.model import Action, FileGroupId, FileSlice
 from tidelake.storage import Storage, StorageSpec, open_storage
-from tidelake.timeline import Timeline, load_timeline
+from tidelake.timeline import Timeline, TimelineContents, load_timeline
+from tidelake.txn.undone import rollback_target
 
 #: Table version from which tasks can write to the index side by side.
 _FIRST_KEPT = 8
@@ -116,6 +117,9 @@ def open_record_index(
 ) -> RecordIndex | None:
     """Return the index of a table as `timeline` shows it, or None when it has none to look into.
 
+    That is so as well while a write is being undone of which the index tells and the timeline no
+    longer does.
+
     Raises `CorruptFileError` when a completed write never reached the index, and
     `SnapshotLostError` when one was taken back since the timeline was loaded.
     """
@@ -124,6 +128,8 @@ def open_record_index(
     with reading_metadata(""):
         own = OwnTable.load(storage)
         if own is None:
+            return None
+        if _tells_of_undone(own, timeline, TimelineContents(storage, config)):
             return None
         missing = unknown(timeline.writes(), timeline, own.timeline, own.contents)
     if missing:
@@ -151,3 +157,21 @@ def open_record_index(
             for found in own.slices(RECORD_INDEX)
         )
     return RecordIndex(storage=own.storage.spec, slices=slices) if slices else None
+
+
+def _tells_of_undone(own: OwnTable, timeline: Timeline, contents: TimelineContents) -> bool:
+    """Return whether the index knows a write that somebody has begun to take off the timeline."""
+    there = {instant.requested_time for instant in timeline.writes()}
+    told = {instant.requested_time for instant in own.timeline.writes()}
+    since = built(own.timeline, own.contents)
+    for instant in timeline.pending:
+        if instant.action is Action.RESTORE:
+            return True
+        if instant.action is not Action.ROLLBACK:
+            continue
+        time = rollback_target(instant, contents)
+        if time is None or time in there:
+            continue
+        if time in told or time <= since or own.timeline.is_archived(time):
+            return True
+    return False

@@ -12,8 +12,10 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tests.unit.metadata.test_statistics import ASKED, STRUCT, made, metadata, row, write
+from tidelake.config import WriteOptions
 from tidelake.config.keys import METADATA_PARTITIONS
 from tidelake.engine import avro_schema
+from tidelake.engine.caretaker import Caretaker
 from tidelake.engine.index_lookup import KNOWN_FILE, KNOWN_KEY, KNOWN_PATH
 from tidelake.engine.record_lookup import found_in
 from tidelake.env import Env
@@ -33,7 +35,8 @@ from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.spark.datasource_writer import TidelakeWriter
 from tidelake.storage import LocalStorage
-from tidelake.table import open_caretaker, open_state
+from tidelake.table import load_state, open_caretaker, open_state
+from tidelake.testing import Crash, Fault, FaultyStorage
 from tidelake.timeline import Publisher, load_table_config, update_table_config
 from tidelake.txn import InstantTimes, begin
 
@@ -268,6 +271,27 @@ def test_a_write_that_was_taken_back_meanwhile_means_a_new_start(tmp_path: Path)
     open_caretaker(root, {}).roll_back(newest)
     with pytest.raises(SnapshotLostError, match=f"{newest} was taken back"):
         open_record_index(before.storage, before.config, before.timeline)
+
+
+def test_an_index_that_tells_of_a_write_being_undone_is_not_looked_into(tmp_path: Path) -> None:
+    """The write is off the timeline, and its keys are still in the index."""
+    root = made(tmp_path / "t", 9, TableType.COPY_ON_WRITE)
+    write(root, range(4), 1, **INDEXED)
+    write(root, range(2), 2, "delete")
+    newest = open_state(root).timeline.writes()[-1].requested_time
+    storage = LocalStorage(root)
+
+    def ends(_number: int, name: str, path: str) -> Fault | None:
+        is_completed = path.endswith(".commit") and newest in path
+        return Fault.CRASH_AFTER if name == "delete" and is_completed else None
+
+    env = Env(FaultyStorage(storage, ends))
+    options = WriteOptions.from_options({})
+    with pytest.raises(Crash):
+        Caretaker(env, load_state(env.storage, {}), options).roll_back(newest)
+    state = open_state(root)
+    assert newest not in {i.requested_time for i in state.timeline.writes()}
+    assert open_record_index(state.storage, state.config, state.timeline) is None
 
 
 def test_what_is_written_meanwhile_is_no_part_of_the_index(tmp_path: Path) -> None:
