@@ -58,7 +58,7 @@ class TableShape:
     is_global: bool = False
 
     @property
-    def telling(self) -> frozenset[str]:
+    def unique_by(self) -> frozenset[str]:
         """Return the columns of which two rows with one place in the table have the same values."""
         own = self.key if self.is_global else (*self.key, *self.partition)
         return self.fixed & set(own)
@@ -309,7 +309,7 @@ def _by_names(names: Sequence[str], shape: TableShape, *, is_all: bool = True) -
     """Return what the equality of columns, which may not be all that is asked for, says."""
     return On(
         names=tuple(names),
-        covers_identity=is_all and shape.telling >= set(names),
+        covers_identity=is_all and shape.unique_by >= set(names),
         may_be_null=tuple(name for name in names if name not in shape.never_null),
     )
 

@@ -229,6 +229,8 @@ class MergeRows:
         """Return an expression; all columns of the table are those of its user, in their order."""
         if not isinstance(expression, str):
             return expression
+        if "*" not in expression:
+            return F.expr(expression)
         from tidelake.engine.conditions import with_named_columns  # see `merge_plan.mentions`
 
         word = table_word(self.request.expressions())

@@ -151,7 +151,7 @@ class MetadataTableKeeper:
             config = without.prepare(config, timeline, times)
             return self._build(config, timeline, times) if wanted else config
         config = self._keep_only(self._kept(config), config)
-        lost = own.lost(config.metadata_partitions)
+        lost = own.lost_partitions(config.metadata_partitions)
         if lost:
             times.ensure()  # others that came in may be building it anew
             _log.warning(

@@ -314,7 +314,7 @@ class OwnTable:
             for at in sorted(by_group)
         ]
 
-    def lost(self, partitions: Iterable[str]) -> list[str]:
+    def lost_partitions(self, partitions: Iterable[str]) -> list[str]:
         """Return the partitions without a file group that a log could go to.
 
         Where logs have names of their own, that is not looked at.

@@ -7,12 +7,14 @@ import pyarrow as pa
 import pytest
 
 from tidelake.engine.incoming_rows import CHECK, GROUP, PLACE
+from tidelake.engine.write_session import _refuse_unknown_groups
 from tidelake.engine.write_tasks import WriteWork, gathered, placed_runs, runs
-from tidelake.errors import InputChangedError
+from tidelake.errors import CorruptFileError, InputChangedError, SnapshotLostError
 from tidelake.files.write_task import WriteSpec, WriteToken
 from tidelake.records import KeyRule, MergeSpec
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
 from tidelake.storage import storage_spec
+from tidelake.write.plan import Workload, WritePlan
 
 
 def batch(*rows: tuple[str | None, str | None, str | None]) -> pa.RecordBatch:
@@ -105,3 +107,14 @@ def test_a_row_without_a_number_was_not_there_before() -> None:
     numbered = pa.RecordBatch.from_pydict({PLACE: pa.array([3, None], pa.int32())})
     with pytest.raises(InputChangedError, match="1 rows of partitions or buckets"):
         list(placed_runs([numbered], {3: ("p", "a")}))
+
+
+@pytest.mark.parametrize(
+    ("moved_on", "error"), [(True, SnapshotLostError), (False, CorruptFileError)]
+)
+def test_a_group_that_the_index_names_alone_is_damage_unless_others_wrote(
+    moved_on: bool, error: type[Exception]
+) -> None:
+    workload = Workload(counts={("p", "gone"): 1})
+    with pytest.raises(error, match="gone"):
+        _refuse_unknown_groups(workload, WritePlan(targets={}), moved_on=moved_on)
