@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
@@ -26,6 +28,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 class Unpack(Protocol):
     def __call__(self, name: str) -> Path: ...
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """Return what this thread says: those of writers that earlier tests left may speak too."""
+    here = get_ident()
+
+    def is_ours(record: logging.LogRecord) -> bool:
+        return record.thread == here
+
+    caplog.handler.addFilter(is_ours)
+    yield caplog
+    caplog.handler.removeFilter(is_ours)
 
 
 @pytest.fixture(scope="session")

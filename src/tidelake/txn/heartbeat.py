@@ -108,7 +108,7 @@ class Heartbeat:
         return self._is_lost or silent_ms > self._expires_ms
 
     def keep_beating(self) -> None:
-        """Give signs of life from another thread until `end`.
+        """Give signs of life from another thread until `end`, or until somebody else has the write.
 
         A call that fails or hangs does not end it: the next one may go through.
         """
@@ -118,6 +118,8 @@ class Heartbeat:
                 self._beat_again()
             except StorageError as cause:
                 _log.warning("no sign of life could be given: %s", cause.problem)
+            if self._is_lost:
+                self.stop()
 
         self._stop = self._env.ticker.every(self._interval_ms, beat)
 

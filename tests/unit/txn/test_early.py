@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from typing_extensions import override
 
 from tests.unit.txn import toy_writer
+from tests.unit.txn.hand_ticker import HandTicker
 from tests.unit.txn.toy_table import PARTITION, SCHEMA, Toy, new_storage
 from tidelake.config import ConcurrencyOptions
 from tidelake.errors import ConfigError, WriteConflictError
@@ -21,22 +21,6 @@ from tidelake.txn import Transaction
 
 ENABLE = "hoodie.write.concurrency.early.conflict.detection.enable"
 MODE = "hoodie.write.concurrency.mode"
-
-
-class HandTicker:
-    """Ticks when it is told to."""
-
-    def __init__(self) -> None:
-        self._acts: list[Callable[[], None]] = []
-
-    def every(self, interval_ms: int, act: Callable[[], None]) -> Callable[[], None]:
-        assert interval_ms > 0
-        self._acts.append(act)
-        return lambda: self._acts.remove(act)
-
-    def tick(self) -> None:
-        for act in list(self._acts):
-            act()
 
 
 class Writer(toy_writer.Writer):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.txn.hand_ticker import HandTicker
 from tidelake.env import Env
 from tidelake.formats.marker_name import heartbeat_path
 from tidelake.storage import MemoryStorage
@@ -43,6 +44,24 @@ def test_it_ends_when_the_file_is_gone_or_another_has_it(content: bytes | None) 
     ours._beat_again()
     assert ours.is_doomed
     assert (storage.files_below(".hoodie"), storage.stat(PATH)) == left
+
+
+def test_a_lost_one_is_not_tried_again() -> None:
+    """A process that began a write which another one committed may go on for days."""
+    storage, ticker = MemoryStorage(), HandTicker()
+    calls: list[str] = []
+    counting = FaultyStorage(storage, lambda _number, name, _path: calls.append(name))
+    env = Env(counting, ManualClock(), SeededIds(1), ticker)
+    ours = Heartbeat(env, "17", interval_ms=1_000, expires_ms=2_000)
+    ours.beat()
+    ours.keep_beating()
+    ticker.tick()
+    assert not ours.is_doomed
+    storage.delete(PATH)
+    ticker.tick()
+    asked = len(calls)
+    ticker.tick()
+    assert len(calls) == asked
 
 
 def test_d16_a_call_that_hung_does_not_end_it() -> None:
