@@ -30,6 +30,7 @@ from tidelake.engine import (
 )
 from tidelake.engine.compaction import Compactor
 from tidelake.engine.service_door import ServiceDoor
+from tidelake.engine.session_sql import is_read_alike
 from tidelake.engine.task_runs import OnSpark
 from tidelake.env import Env
 from tidelake.errors import ConfigError, NotATableError, SchemaError, TableNotFoundError
@@ -204,7 +205,7 @@ class Table:
         `where` is a condition in Spark SQL; it also spares whole partitions and files. `meta` puts
         Hudi's five columns in front.
         """
-        plan = plan_snapshot(self._now(), _selection(columns, where, meta=meta), as_of=as_of)
+        plan = plan_snapshot(self._now(), self._selection(columns, where, meta=meta), as_of=as_of)
         return self._frame(plan, where)
 
     def read_optimized(
@@ -215,7 +216,7 @@ class Table:
         meta: bool = False,
     ) -> DataFrame:
         """Return the rows of base files alone: quicker, and blind to what only logs hold yet."""
-        selection = _selection(columns, where, meta=meta)
+        selection = self._selection(columns, where, meta=meta)
         plan = plan_snapshot(self._now(), selection, as_of=as_of, base_only=True)
         return self._frame(plan, where)
 
@@ -231,7 +232,7 @@ class Table:
 
         Times are completion times from table version 8 on, requested times before.
         """
-        selection = _selection(columns, where, meta=meta)
+        selection = self._selection(columns, where, meta=meta)
         plan = plan_incremental(self._now(), selection, start=start, end=end)
         return self._frame(plan, where)
 
@@ -495,15 +496,26 @@ class Table:
                 columns: Sequence[str] | None, partitions: Sequence[str] | None, where: str | None
             ) -> DataFrame:
                 paths = None if partitions is None else frozenset(partitions)
-                wanted = Selection(columns=columns, where=where, meta=True, partitions=paths)
+                told = where if is_read_alike(self._spark, str(request.on)) else None
+                wanted = Selection(columns=columns, where=told, meta=True, partitions=paths)
                 return self._frame(plan_snapshot(state, wanted), None)
 
             return writer.merge(request, read, write_id)
 
         return self._committed(options, merge)
 
+    def _selection(
+        self, columns: Sequence[str] | None, where: str | Column | None, *, meta: bool
+    ) -> Selection:
+        return Selection(
+            columns=columns,
+            where=where if isinstance(where, str) and is_read_alike(self._spark, where) else None,
+            meta=meta,
+            is_filtered=where is not None,
+        )
+
     def _read(self, state: TableState, where: str | Column) -> DataFrame:
-        plan = plan_snapshot(state, _selection(None, where, meta=True))
+        plan = plan_snapshot(state, self._selection(None, where, meta=True))
         return self._frame(plan, where)
 
     def _frame(self, plan: ScanPlan, where: str | Column | None) -> DataFrame:
@@ -517,17 +529,6 @@ class Table:
             return found.select(*(f"`{name}`" for name in plan.output))
         except AnalysisException as cause:
             raise _unfit(f"the condition {where}", cause, plan.output) from cause
-
-
-def _selection(
-    columns: Sequence[str] | None, where: str | Column | None, *, meta: bool
-) -> Selection:
-    return Selection(
-        columns=columns,
-        where=where if isinstance(where, str) else None,
-        meta=meta,
-        is_filtered=where is not None,
-    )
 
 
 def _unfit(what: str, cause: AnalysisException, columns: Sequence[str]) -> SchemaError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -539,3 +539,33 @@ def test_streams_that_own_columns_upsert_them_alone(
     assert by_key(table)["b"] == ("oslo", 8, 1, "y")
     with pytest.raises(SchemaError, match="no column nope"):
         table.upsert(whole, options={"hoodie.write.partial.update.schema": "nope"})
+
+
+@pytest.fixture
+def quoted_names(spark: SparkSession) -> Iterator[None]:
+    """Let the session read what stands in double quotes as the name of a column."""
+    wanted = {"spark.sql.ansi.enabled": "true", "spark.sql.ansi.doubleQuotedIdentifiers": "true"}
+    before = {name: spark.conf.get(name) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value or "false")
+
+
+@pytest.mark.usefixtures("quoted_names")
+@pytest.mark.parametrize("stats", ["true", "false"])
+def test_double_quotes_mean_what_the_session_takes_them_for(
+    spark: SparkSession, tmp_path: Path, stats: str
+) -> None:
+    options = {
+        "hoodie.metadata.enable": stats,
+        "hoodie.metadata.index.column.stats.enable": stats,
+    }
+    table = Table.create(spark, str(tmp_path / "t"), SCHEMA, key="id", options=options)
+    table.upsert(frame(spark, [("a", "note", 5, 10, "note"), ("b", "x", 5, 20, "x")]))
+    assert table.read(where='city = "note"').count() == 2
+    source = spark.createDataFrame([("a", 11), ("b", 21)], "id string, fare int")
+    merge = table.merge(source, on='target.id = source.id AND target.city = "note"')
+    assert merge.when_matched_update({"fare": "source.fare"}).execute().updates == 2
+    assert table.delete_where('note = "city"').deletes == 2

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import struct
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -44,8 +45,11 @@ _NEGATED = {
 }
 _FLIPPED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}
 
-_INTEGERS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
+#: Beyond these bits a cast wraps around, or fails: the session says which.
+_INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _TIMESTAMPS = frozenset({"TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ"})
+#: What these say is a moment in any session; a plain TIMESTAMP has no zone in some.
+_ZONED = frozenset({"TIMESTAMPLTZ"})
 
 _WHOLE = re.compile(r"[+-]?\d{1,18}")
 _MOMENT = re.compile(
@@ -58,6 +62,7 @@ _COARSE = timedelta(seconds=1)
 
 #: A literal as written: its value, or for a time the two ends of what it may mean.
 _Literal = bool | int | float | Decimal | str | date | tuple[datetime, datetime]
+_NUMBERS = (ColumnType.INTEGER, ColumnType.FLOAT, ColumnType.DECIMAL)
 
 
 def predicate_of(text: str, types: Mapping[str, ColumnType]) -> Predicate:
@@ -123,6 +128,12 @@ class _Reader:
         op = Op.NE if negated else Op.EQ
         # A null among the members is never equal, and makes NOT IN true of nothing.
         members = [member for member in node.expressions if not isinstance(member, exp.Null)]
+        column = self._column(node.this)
+        literals = [_literal(member) for member in members]
+        if column is not None and not _are_compared_alone(
+            literals, self._types[column], negated=negated
+        ):
+            return _UNKNOWN
         parts = tuple(self._comparison(node.this, op, member) for member in members)
         return AllOf(parts) if negated else AnyOf(parts)
 
@@ -158,6 +169,21 @@ class _Reader:
         return named[0] if len(named) == 1 else None
 
 
+def _are_compared_alone(
+    members: Sequence[_Literal | None], kind: ColumnType, *, negated: bool
+) -> bool:
+    """Return whether members of a list are compared with a column as each would be alone.
+
+    Spark brings all of them and the column to one type: text, in which 07 is not 7, or a number
+    that rounds others.
+    """
+    if kind not in (ColumnType.INTEGER, ColumnType.DECIMAL):
+        return True
+    if negated and any(isinstance(member, str) for member in members):
+        return False
+    return len({isinstance(member, float) for member in members}) == 1
+
+
 def _only(node: exp.Expression, *known: str) -> bool:
     """Return whether the node has no other argument, which might change what it means."""
     return not any(value for name, value in node.args.items() if name not in known)
@@ -191,13 +217,23 @@ def _cast(text: str, target: str, *, is_string: bool) -> _Literal | None:
     if is_string:
         if target == "DATE":
             return _date(text)
-        return _moment(text) if target in _TIMESTAMPS else None
+        return _moment(text, is_zoned=target in _ZONED) if target in _TIMESTAMPS else None
     number = _number(text)
-    if target in _INTEGERS:
-        return number if isinstance(number, int) else None
+    if target in _INTEGER_BITS:
+        is_held = isinstance(number, int) and number < 1 << (_INTEGER_BITS[target] - 1)
+        return number if is_held else None
     if target in ("DOUBLE", "FLOAT") and isinstance(number, int | float | Decimal):
-        return float(number)
+        return float(number) if target == "DOUBLE" else _single(float(number))
     return None
+
+
+def _single(number: float) -> float | None:
+    """Return the number that a cast to single precision makes; too large ones become infinite."""
+    try:
+        made: float = struct.unpack("f", struct.pack("f", number))[0]
+    except OverflowError:
+        return None
+    return made
 
 
 def _date(text: str) -> date | None:
@@ -209,17 +245,19 @@ def _date(text: str) -> date | None:
         return None
 
 
-def _moment(text: str) -> tuple[datetime, datetime] | None:
+def _moment(text: str, *, is_zoned: bool) -> tuple[datetime, datetime] | None:
+    """Return the two ends between which a time lies; unless `is_zoned`, its zone may not count."""
     found = _MOMENT.fullmatch(text)
     if found is None:
         return None
     day, clock, fraction, zone = found.groups()
     micros = (fraction or "0")[:6].ljust(6, "0")
-    offset = "+00:00" if zone in (None, "Z") else zone
+    is_known = is_zoned and zone is not None
+    offset = "+00:00" if not is_known or zone == "Z" else zone
     try:
         at = datetime.fromisoformat(f"{day} {clock or '00:00:00'}.{micros}{offset}")
         at = at.astimezone(timezone.utc)
-        slack = _ANY_ZONE if zone is None else _COARSE
+        slack = _COARSE if is_known else _ANY_ZONE + _COARSE
         return at - slack, at + slack
     except (ValueError, OverflowError):
         return None
@@ -229,18 +267,29 @@ def _bounds(literal: _Literal, kind: ColumnType) -> tuple[Value, Value] | None:
     """Return the two ends between which the literal lies once Spark has cast it to compare."""
     if isinstance(literal, bool):
         return (literal, literal) if kind is ColumnType.BOOLEAN else None
-    if kind in (ColumnType.INTEGER, ColumnType.FLOAT, ColumnType.DECIMAL):
+    if kind in _NUMBERS:
         return _number_bounds(literal, kind)
     if kind is ColumnType.STRING:
         return (literal, literal) if isinstance(literal, str) else None
     if kind is ColumnType.DATE:
         day = _date(literal) if isinstance(literal, str) else literal
         return (day, day) if isinstance(day, date) else None
-    if kind is ColumnType.TIMESTAMP:
-        text = literal.isoformat() if isinstance(literal, date) else literal
-        moment = _moment(text) if isinstance(text, str) else text
-        return moment if isinstance(moment, tuple) else None
+    if kind in (ColumnType.TIMESTAMP, ColumnType.TIMESTAMP_NTZ):
+        return _moment_bounds(literal, kind)
     return None
+
+
+def _moment_bounds(literal: _Literal, kind: ColumnType) -> tuple[datetime, datetime] | None:
+    is_zoned = kind is ColumnType.TIMESTAMP
+    if isinstance(literal, tuple):
+        # A column without a zone takes that of the session to be compared with a moment.
+        slack = timedelta() if is_zoned else _ANY_ZONE
+        try:
+            return literal[0] - slack, literal[1] + slack
+        except OverflowError:
+            return None
+    text = literal.isoformat() if isinstance(literal, date) else literal
+    return _moment(text, is_zoned=is_zoned) if isinstance(text, str) else None
 
 
 def _number_bounds(literal: _Literal, kind: ColumnType) -> tuple[Value, Value] | None:

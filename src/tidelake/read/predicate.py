@@ -29,6 +29,7 @@ class ColumnType(Word):
     STRING = "string"
     DATE = "date"
     TIMESTAMP = "timestamp"
+    TIMESTAMP_NTZ = "timestamp without time zone"
     OTHER = "other"
 
 

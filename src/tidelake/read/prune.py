@@ -127,6 +127,7 @@ def _column_type(stored: pa.DataType) -> ColumnType:
         ColumnType.DECIMAL: pa.types.is_decimal,
         ColumnType.STRING: pa.types.is_string,
         ColumnType.DATE: pa.types.is_date,
-        ColumnType.TIMESTAMP: pa.types.is_timestamp,
+        ColumnType.TIMESTAMP: lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None,
+        ColumnType.TIMESTAMP_NTZ: pa.types.is_timestamp,
     }
     return next((kind for kind, fits in kinds.items() if fits(stored)), ColumnType.OTHER)

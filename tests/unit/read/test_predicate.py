@@ -29,6 +29,7 @@ TYPES = {
     "b": ColumnType.BOOLEAN,
     "d": ColumnType.DATE,
     "t": ColumnType.TIMESTAMP,
+    "z": ColumnType.TIMESTAMP_NTZ,
     "My Col": ColumnType.INTEGER,
     "x": ColumnType.OTHER,
 }
@@ -50,6 +51,7 @@ FILE = {
     "b": between(True, True),
     "d": between(date(2026, 3, 1), date(2026, 3, 31)),
     "t": between(utc("2026-03-10 00:00:00"), utc("2026-03-12 00:00:00")),
+    "z": between(utc("2026-03-10 00:00:00"), utc("2026-03-12 00:00:00")),
     "My Col": between(1, 1),
     "x": ColumnStats(null_count=10, value_count=10),
 }
@@ -67,6 +69,10 @@ RULED_OUT = [
     "d = DATE'2026-04-01'", "d < '2026-03-01'", "d > CAST('2026-03-31' AS DATE)",
     "t > TIMESTAMP'2026-03-13 00:00:00'", "t < '2026-03-09'", "t > '2026-03-12 00:00:02Z'",
     "t < '2026-03-10 01:00:00+02:00'", "t >= DATE'2026-03-14'",
+    "t > TIMESTAMP_LTZ'2026-03-12 00:00:02Z'", "z > '2026-03-13 00:00:00'",
+    "z > TIMESTAMP_LTZ'2026-03-13 00:00:00Z'", "z < TIMESTAMP_NTZ'2026-03-08 00:00:00'",
+    "i IN ('21', '22')", "i IN (1e0, 2e0)", "f IN (3, 4e0)", "i = CAST(100 AS TINYINT)",
+    "f = CAST(1e3 AS FLOAT)",
     "x IS NOT NULL",
 ]  # fmt: skip
 
@@ -87,6 +93,11 @@ KEPT = [
     "d = '2026-03-31'", "d = '2026-4-1'", "d = 'x'", "d > TIMESTAMP'2027-01-01 00:00:00'",
     "t = '2026-03-12 12:00:00'", "t > TIMESTAMP'2026-03-12 17:00:00'", "t = '2026-13-45'",
     "t = '2026-03-12 00:00:00.5Z'", "t = '2027-01-01 00:00:00 America/New_York'",
+    "t < '2026-03-10T00:30:00+02:00' OR t > TIMESTAMP'2026-03-12 10:00:00Z'",
+    "z < TIMESTAMP_NTZ'2026-03-10 00:30:00+05:00'", "z < '2026-03-10 00:30:00+05:00'",
+    "t < TIMESTAMP_NTZ'2026-03-10 00:30:00+05:00'", "z > TIMESTAMP_LTZ'2026-03-12 17:00:00Z'",
+    "z > TIMESTAMP_LTZ'0001-01-01 00:00:00Z'", "i = CAST(272 AS TINYINT)",
+    "i < CAST(3000000000 AS INT)", "i <> CAST(300 AS TINYINT)", "f < CAST(1e39 AS FLOAT)",
     "x = 5 OR true", "nonsense here (", "", "i = 5; i = 6", "SELECT 1", "i = 1 --comment\nOR true",
 ]  # fmt: skip
 
@@ -157,6 +168,22 @@ def test_partition_values_that_do_not_parse_say_nothing() -> None:
     assert partition("f = 1.5", f="2.5")
     assert partition("t = '2026-01-01'", t="1700000000000000")
     assert partition("b", b="0")
+
+
+def test_lists_of_several_types_are_compared_as_one_type() -> None:
+    # As text, without ANSI mode: 07 is not 7.
+    assert partition("i NOT IN ('07', 8)", i="7")
+    assert partition("i NOT IN ('07')", i="7")
+    assert not partition("i NOT IN (7, 8)", i="7")
+    # As doubles, which hold the one no better than the other.
+    assert partition("i IN (9007199254740993, 1e0)", i="9007199254740992")
+    assert not partition("i IN (9007199254740993, 1)", i="9007199254740992")
+
+
+def test_what_single_precision_cannot_hold_is_not_compared() -> None:
+    infinite = {"f": between(math.inf, math.inf)}
+    assert may_match(parse_where("f = CAST(1e39 AS FLOAT)", TYPES), infinite)
+    assert may_match(parse_where("f = CAST(1e-60 AS FLOAT)", TYPES), {"f": between(-1.0, 0.0)})
 
 
 def test_the_folder_of_nulls_also_holds_empty_strings() -> None:
