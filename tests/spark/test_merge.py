@@ -545,12 +545,12 @@ def test_streams_that_own_columns_upsert_them_alone(
 def quoted_names(spark: SparkSession) -> Iterator[None]:
     """Let the session read what stands in double quotes as the name of a column."""
     wanted = {"spark.sql.ansi.enabled": "true", "spark.sql.ansi.doubleQuotedIdentifiers": "true"}
-    before = {name: spark.conf.get(name) for name in wanted}
+    before = {name: spark.conf.get(name) or "false" for name in wanted}
     for name, value in wanted.items():
         spark.conf.set(name, value)
     yield
     for name, value in before.items():
-        spark.conf.set(name, value or "false")
+        spark.conf.set(name, value)
 
 
 @pytest.mark.usefixtures("quoted_names")
