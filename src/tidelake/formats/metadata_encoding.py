@@ -101,10 +101,12 @@ def encode_column_stats(
     name: str,
     column: str,
     is_partition: bool = False,
+    is_tight: bool = True,
 ) -> bytes:
     """Return the bounds of a column in the file, or in the partition, of that name.
 
-    They must be what `stored_bounds` makes of them.
+    They must be what `stored_bounds` makes of them. Those of a partition that are tight count
+    alone, others together with earlier ones.
     """
     kind = RecordType.PARTITION_STATS if is_partition else RecordType.COLUMN_STATS
     parts = [_HEAD, _long(kind), _NULL, _NULL, _SET, _SET, _text(name), _SET, _text(column)]
@@ -114,7 +116,7 @@ def encode_column_stats(
     parts += (_SET + _long(count) for count in counts)
     parts.append(_FALSE)
     if table_version >= _FIRST_SECONDARY:
-        parts.append(_flag(is_partition))
+        parts.append(_flag(is_partition and is_tight))
     if table_version >= _FIRST_TYPED:
         # Apache says of a log without rows that its columns have no type.
         ordinal = bounds.kind if bounds.value_count else ValueKind.NULL

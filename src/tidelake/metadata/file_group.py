@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidelake.errors import (
     CorruptFileError,
@@ -17,6 +17,7 @@ from tidelake.errors import (
     TidelakeError,
 )
 from tidelake.formats import delete_block, metadata_record
+from tidelake.formats.file_name import parse_log
 from tidelake.formats.hfile import HFile
 from tidelake.formats.log_block import (
     BlockKind,
@@ -106,6 +107,15 @@ class Prefixes:
         return key.startswith(self._prefixes)
 
 
+class Stored(NamedTuple):
+    """A value as it is stored, and under which schema."""
+
+    value: bytes
+    schema: str
+    log_time: str
+    """The instant in the name of its log; nothing for one of the base file."""
+
+
 @dataclass(frozen=True, slots=True)
 class _HFileLayer:
     path: str
@@ -187,16 +197,18 @@ class MetadataFileGroup:
                         graves[key] = frozenset(named.get(key, ()))
         return graves
 
-    def newest(self, wanted: Wanted) -> dict[str, tuple[bytes, str]]:
-        """Return the newest value of each wanted key as it is stored, with its schema."""
+    def newest(self, wanted: Wanted) -> dict[str, Stored]:
+        """Return the newest value of each wanted key as it is stored."""
         if self._layers is None:
             self._layers = list(self._load())
-        found: dict[str, tuple[bytes, str]] = {}
+        found: dict[str, Stored] = {}
         for layer in self._layers:
             with reading_metadata(layer.path):
                 if isinstance(layer, _HFileLayer):
+                    log = parse_log("", layer.path.rpartition("/")[2], 0)
+                    log_time = "" if log is None else log.instant_time
                     for key, value in wanted.of(layer.file):
-                        found[key.decode()] = (value, layer.file.schema)
+                        found[key.decode()] = Stored(value, layer.file.schema, log_time)
                 else:
                     for gone in layer.deleted():
                         found.pop(gone, None)

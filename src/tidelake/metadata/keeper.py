@@ -436,7 +436,7 @@ class MetadataTableKeeper:
             with reading_metadata(""):
                 told = self._with_ghosts(own, changes)
                 updates: Updates = {FILES: file_records(told, own.config.table_version)}
-                updates = {**updates, **self._statistics(own, changes)}
+                updates = {**updates, **self._statistics(own, instant_time, changes)}
                 index_logs = self._index_logs(own, instant_time, changes)
                 is_begun = instant_time == self._begun
                 self._begun = None
@@ -472,7 +472,7 @@ class MetadataTableKeeper:
                 deleted.setdefault(names[key], []).extend(sorted(gone))
         return replace(changes, deleted=deleted)
 
-    def _statistics(self, own: OwnTable, changes: FileChanges) -> Updates:
+    def _statistics(self, own: OwnTable, instant_time: str, changes: FileChanges) -> Updates:
         """Return what the statistics learn; or take them out of use where they would have a gap."""
         config = self._config
         columns = () if config is None else self.bounded_columns(config)
@@ -480,7 +480,9 @@ class MetadataTableKeeper:
             return {}
         if is_told(changes, columns, own.config.table_version):
             has_partitions = PARTITION_STATS in config.metadata_partitions
-            found = stats_records(own, changes, columns, has_partitions=has_partitions)
+            found = stats_records(
+                own, instant_time, changes, columns, has_partitions=has_partitions
+            )
             if found is not None:
                 return found
         self._config = self._keep_only(config.metadata_partitions - STATISTICS, config)

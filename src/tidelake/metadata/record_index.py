@@ -16,6 +16,7 @@ from tidelake.metadata.file_group import (
     Keys,
     MetadataFileGroup,
     Prefixes,
+    Stored,
     Wanted,
     reading_metadata,
 )
@@ -99,12 +100,12 @@ class RecordIndex:
             may_be_torn=lambda _: False,
         )
         # One commit says the same of all keys that it brought into a file group.
-        known: dict[tuple[bytes, str], RecordLocation | None] = {}
+        known: dict[Stored, RecordLocation | None] = {}
         found = {}
         with reading_metadata(RECORD_INDEX):
             for key, stored in group.newest(wanted).items():
                 if stored not in known:
-                    record = decode(*stored)[1]
+                    record = decode(stored.value, stored.schema)[1]
                     known[stored] = record if isinstance(record, RecordLocation) else None
                 location = known[stored]
                 if location is not None:

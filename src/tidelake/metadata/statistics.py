@@ -2,13 +2,15 @@
 
 Apache Hudi prunes partitions by the one and files by the other, and makes the one from the other,
 so that a gap in either hides rows sooner or later. Bounds of a partition only ever widen here: rows
-that are gone may still be inside of them, and no row is outside.
+that are gone may still be inside of them, and no row is outside. They are not called tight, so that
+readers take those of writes that overlapped together, in whatever order they find them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 
@@ -28,14 +30,16 @@ from tidelake.formats.metadata_encoding import (
 )
 from tidelake.formats.metadata_record import (
     ALL_PARTITIONS,
+    ColumnRange,
     FileList,
     column_id,
+    decode,
     decode_bounds,
     file_id,
     partition_id,
     partition_identifier,
 )
-from tidelake.metadata.file_group import Keys, MetadataFileGroup
+from tidelake.metadata.file_group import Keys, MetadataFileGroup, Stored
 from tidelake.metadata.names import COLUMN_STATS, FILES, PARTITION_STATS
 from tidelake.metadata.own_table import OwnTable, Updates
 from tidelake.storage import Storage
@@ -46,6 +50,8 @@ _READERS = 16
 _TYPED = "V2"
 _FIRST_STATS = 8
 _FIRST_TYPED = 9
+#: What readers add up over the records of one partition.
+_COUNTS = ("value_count", "null_count", "packed_bytes", "plain_bytes")
 #: Columns of Hudi's own that are always told of, and how many of the user's are unless asked.
 META_COLUMNS = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key")
 MOST_COLUMNS = 32
@@ -88,9 +94,14 @@ def is_told(changes: FileChanges, columns: Sequence[str], table_version: int) ->
 
 
 def stats_records(
-    own: OwnTable, changes: FileChanges, columns: Sequence[str], *, has_partitions: bool
+    own: OwnTable,
+    instant_time: str,
+    changes: FileChanges,
+    columns: Sequence[str],
+    *,
+    has_partitions: bool,
 ) -> Updates | None:
-    """Return the records of both partitions, or None when what is there has a gap already."""
+    """Return the records of both partitions, or None when there is or would be a gap."""
     version = own.config.table_version
     values: dict[str, bytes] = {}
     fresh: dict[str, dict[str, list[ColumnBounds]]] = {}
@@ -109,7 +120,7 @@ def stats_records(
                 values[key] = encode_deleted_stats(version, name=name, column=column)
     if not has_partitions:
         return {COLUMN_STATS: values} if values else {}
-    by_partition = _partition_records(own, fresh)
+    by_partition = _partition_records(own, fresh, instant_time)
     if by_partition is None:
         return None
     found = {COLUMN_STATS: values, PARTITION_STATS: by_partition}
@@ -117,8 +128,13 @@ def stats_records(
 
 
 def _partition_records(
-    own: OwnTable, fresh: Mapping[str, Mapping[str, Sequence[ColumnBounds]]]
+    own: OwnTable, fresh: Mapping[str, Mapping[str, Sequence[ColumnBounds]]], instant_time: str
 ) -> dict[str, bytes] | None:
+    """Return records that are true whichever of those of one partition counts as the newest.
+
+    Each has the bounds of all rows so far and the counts of its own, which readers add up. Apache
+    Hudi goes by the requested time of who wrote it, and one that it made tight hides earlier ones.
+    """
     version = own.config.table_version
     wanted = {
         column_id(column) + partition_id(partition): (partition, column)
@@ -127,8 +143,10 @@ def _partition_records(
     }
     before: dict[str, ColumnBounds] = {}
     for group in groups(own, PARTITION_STATS):
-        for key, (value, schema) in group.newest(Keys(wanted)).items():
-            bounds = decode_bounds(value, schema)
+        for key, stored in group.newest(Keys(wanted)).items():
+            if stored.log_time > instant_time and _hides_others(stored):
+                return None
+            bounds = decode_bounds(stored.value, stored.schema)
             if bounds is not None:
                 before[key] = bounds
     known = _known_partitions(own) if len(before) < len(wanted) else frozenset[str]()
@@ -136,18 +154,30 @@ def _partition_records(
     for key, (partition, column) in wanted.items():
         if key not in before and partition in known:
             return None
-        older = [before[key]] if key in before else []
-        bounds = joined([*older, *fresh[partition][column]])
+        added = joined(fresh[partition][column])
+        if added is None:
+            return None
+        bounds = joined([before[key], added]) if key in before else added
         if bounds is None or not (bounds.value_count == 0 or _fits(bounds, version)):
             return None
+        if added.value_count == 0 and key in before:
+            continue
+        counts = {name: getattr(added, name) for name in _COUNTS}
         records[key] = encode_column_stats(
-            bounds,
+            replace(bounds, **counts),
             version,
             name=partition_identifier(partition),
             column=column,
             is_partition=True,
+            is_tight=False,
         )
     return records
+
+
+def _hides_others(stored: Stored) -> bool:
+    """Return whether a record counts alone where it is the newest."""
+    record = decode(stored.value, stored.schema)[1]
+    return not isinstance(record, ColumnRange) or record.is_tight or record.is_deleted
 
 
 def _known_partitions(own: OwnTable) -> frozenset[str]:

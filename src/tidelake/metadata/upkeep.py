@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tidelake.config import ArchiveOptions, TableConfig
 from tidelake.env import Env
 from tidelake.formats import metadata_record, plans
-from tidelake.formats.column_bounds import joined
+from tidelake.formats.column_bounds import ColumnBounds, joined
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.file_name import format_base
 from tidelake.formats.hfile_writer import encode_hfile
@@ -261,15 +261,28 @@ def _joined_stats(values: Sequence[bytes | None], schema: str, version: int) -> 
     record = metadata_record.decode(newest, schema)[1]
     if not isinstance(record, ColumnRange) or record.is_deleted:
         return None
-    older = values[-2] if len(values) > 1 else None
-    if record.is_tight or older is None:
+    together: list[ColumnBounds] = []
+    for value in values:
+        found = None if value is None else metadata_record.decode(value, schema)[1]
+        if value is None or not isinstance(found, ColumnRange) or found.is_deleted:
+            together = []
+            continue
+        bounds = decode_bounds(value, schema)
+        if bounds is None:
+            return newest
+        together = [bounds] if found.is_tight else [*together, bounds]
+    both = joined(together)
+    if both is None or len(together) == 1:
         return newest
-    # Somebody wrote to a file twice, as version 6 does with logs.
-    bounds = [decode_bounds(value, schema) for value in (older, newest)]
-    both = joined([b for b in bounds if b is not None]) if None not in bounds else None
-    if both is None:
-        return newest
-    return encode_column_stats(both, version, name=record.file_name, column=record.column)
+    kind = metadata_record.decode_type(newest, schema)
+    return encode_column_stats(
+        both,
+        version,
+        name=record.file_name,
+        column=record.column,
+        is_partition=kind is RecordType.PARTITION_STATS,
+        is_tight=False,
+    )
 
 
 def clean(env: Env, own: OwnTable, times: InstantTimes) -> None:

@@ -289,7 +289,13 @@ def _inflight_content(config: TableConfig, plan: CleanerPlan) -> bytes:
 
 
 def _drop_empty_partition(now: TableNow, partition: str) -> bool:
-    """Remove a partition that Apache Hudi planned to drop, unless it has files again."""
+    """Remove a partition that Apache Hudi planned to drop, unless it has files again, or may have.
+
+    Others may be writing to it, and Apache Hudi orders what the metadata table learns of them by
+    requested times: a clean that was requested later would take the partition off its list.
+    """
+    if now.concurrency.is_shared:
+        return False
     storage = now.env.storage
     marker = f"{partition}/{partition_metadata.FILE_NAME}"
     if [path for path in storage.files_below(partition) if path != marker]:

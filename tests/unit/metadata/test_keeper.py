@@ -230,7 +230,8 @@ def test_a_write_is_made_good_without_what_is_listed(
     assert own is not None
     assert own.has(timeline.writes()[-1].requested_time)
     (group,) = groups(own, FILES)
-    _, record = decode(*group.newest(Keys(["p=1"]))["p=1"])
+    stored = group.newest(Keys(["p=1"]))["p=1"]
+    _, record = decode(stored.value, stored.schema)
     # To Apache Hudi a file that two logs add and remove is what the base file says.
     assert isinstance(record, FileList)
     assert record.entries.keys() == files["p=1"].keys()
@@ -465,8 +466,8 @@ def test_files_of_a_partition_that_was_dropped_stay_away_when_it_comes_back(
     own = OwnTable.load(storage)
     assert own is not None
     (group,) = groups(own, FILES)
-    value, schema = group.newest(Keys(["p=1"]))["p=1"]
-    _, record = decode(value, schema)
+    stored = group.newest(Keys(["p=1"]))["p=1"]
+    _, record = decode(stored.value, stored.schema)
     # Its compaction puts the newest record over the base file, whatever was in between.
     assert isinstance(record, FileList)
     assert {n for n, entry in record.entries.items() if entry.is_deleted} == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from tidelake.engine import avro_schema
 from tidelake.env import Env
 from tidelake.errors import ConfigError
 from tidelake.files import read_slice
+from tidelake.files.column_stats import column_kinds, widest
+from tidelake.formats.column_bounds import ColumnBounds, ValueKind
+from tidelake.formats.metadata_encoding import encode_column_stats
+from tidelake.formats.metadata_record import ColumnRange, column_id, partition_id
 from tidelake.metadata import MetadataTable
+from tidelake.metadata.file_group import Keys, MetadataFileGroup
+from tidelake.metadata.keeper import MetadataTableKeeper
+from tidelake.metadata.names import PARTITION_STATS
 from tidelake.metadata.own_table import OwnTable
 from tidelake.model import Action, TableType
 from tidelake.read.check import check_table
@@ -25,7 +33,8 @@ from tidelake.spark.datasource_writer import TidelakeWriter
 from tidelake.storage import LocalStorage
 from tidelake.table import open_state
 from tidelake.timeline import load_table_config, load_timeline
-from tidelake.txn import TableSpec, create_table
+from tidelake.txn import FileChanges, TableSpec, create_table
+from tidelake.txn.time import InstantTimes
 
 STRUCT = T.StructType(
     [
@@ -239,3 +248,99 @@ def test_a_metadata_table_stays_bounded(
     assert max(instants for instants, _ in late) < 40, sizes
     assert max(files for _, files in late) < (20 if version < 8 else 60), sizes
     assert check_table(open_state(root), metadata(root)).violations == []
+
+
+def told(root: str, instant_time: str, least: int, greatest: int) -> None:
+    """Tell the metadata table of a write to r1 with a file of such bounds."""
+    env = Env(LocalStorage(root))
+    config = load_table_config(env.storage)
+    timeline = load_timeline(env.storage, config)
+    times = InstantTimes(env.clock, config, timeline)
+    keeper = MetadataTableKeeper(env)
+    keeper.prepare(config, timeline, times)
+    kinds = column_kinds(avro_schema(STRUCT, "t"))
+    bounds = {
+        name: widest(kinds.get(name, kinds["id"]), 1) for name in keeper.bounded_columns(config)
+    }
+    bounds["n"] = ColumnBounds(
+        kind=ValueKind.INT, minimum=least, maximum=greatest, value_count=5, null_count=1
+    )
+    name = f"{instant_time}-0_0-0-0_{instant_time}.parquet"
+    changes = FileChanges(written={"r1": {name: 9}}, bounds={f"r1/{name}": bounds})
+    keeper.record(instant_time, changes, times)
+
+
+def by_requested_time(root: str) -> ColumnRange:
+    """Return the range of n in r1 as Apache Hudi puts it together."""
+    own = OwnTable.load(LocalStorage(root))
+    assert own is not None
+    (found,) = own.slices(PARTITION_STATS)
+    logs = tuple(sorted(found.log_files, key=lambda log: log.instant_time))
+    group = MetadataFileGroup(
+        own.storage,
+        replace(found, log_files=logs),
+        is_visible=lambda _: True,
+        may_be_torn=lambda _: False,
+    )
+    (record,) = group.find(Keys([column_id("n") + partition_id("r1")])).values()
+    assert isinstance(record, ColumnRange)
+    return record
+
+
+def next_times(root: str, count: int) -> list[str]:
+    """Return times after all that the table has."""
+    env = Env(LocalStorage(root))
+    config = load_table_config(env.storage)
+    times = InstantTimes(env.clock, config, load_timeline(env.storage, config))
+    return [times.next() for _ in range(count)]
+
+
+UNCOMPACTED = {"hoodie__metadata__compact__max__delta__commits": "9"}
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_bounds_of_overlapping_writes_hold_in_the_order_of_their_requests(
+    tmp_path: Path, version: int
+) -> None:
+    """Apache Hudi orders what writes told by the time at which they began."""
+    root = made(tmp_path / "t", version, TableType.COPY_ON_WRITE)
+    write(root, range(1, 4), 1, **UNCOMPACTED)
+    first, second, third = next_times(root, 3)
+    told(root, second, 50, 60)
+    told(root, first, -80, 70)
+    told(root, third, 55, 65)
+    found = by_requested_time(root)
+    assert (found.minimum, found.maximum) == (-80, 70)
+    assert (found.value_count, found.null_count) == (15 + 2, 3)
+
+
+def test_tight_bounds_of_a_later_request_take_statistics_out_of_use(tmp_path: Path) -> None:
+    """Those of an overlapping write of Apache Hudi's hide whatever an earlier one tells."""
+    root = made(tmp_path / "t", 9, TableType.COPY_ON_WRITE)
+    write(root, range(1, 4), 1, **UNCOMPACTED)
+    storage = LocalStorage(root)
+    config = load_table_config(storage)
+    first, second = next_times(root, 2)
+    bounds = ColumnBounds(kind=ValueKind.INT, minimum=1, maximum=2, value_count=1, null_count=0)
+    tight = encode_column_stats(bounds, 9, name="r1", column="n", is_partition=True)
+    own = OwnTable.load(storage)
+    assert own is not None
+    times = InstantTimes(Env(storage).clock, config, load_timeline(storage, config))
+    key = column_id("n") + partition_id("r1")
+    own.commit(second, {PARTITION_STATS: {key: tight}}, times)
+    told(root, first, -80, 70)
+    assert load_table_config(storage).metadata_partitions == {"files"}
+
+
+def test_a_compaction_puts_the_bounds_of_all_writes_together(tmp_path: Path) -> None:
+    root = made(tmp_path / "t", 9, TableType.COPY_ON_WRITE)
+    for ts in (1, 50, 3):
+        write(root, [1, 3], ts, **UNCOMPACTED)
+    write(root, [2], 2, hoodie__metadata__compact__max__delta__commits="1")
+    own = OwnTable.load(LocalStorage(root))
+    assert own is not None
+    (kept,) = own.slices(PARTITION_STATS)
+    assert kept.base_file is not None
+    found = by_requested_time(root)
+    assert (found.minimum, found.maximum) == (1, 150)
+    assert found.value_count == 6

@@ -20,13 +20,15 @@ from tidelake.errors import (
     PlanRemovedError,
     UnsupportedTableError,
 )
+from tidelake.formats import plans
+from tidelake.formats.plans import CleanerPlan
 from tidelake.model import Action, State, TableType
 from tidelake.services.archive import archive
 from tidelake.services.clean import clean, run_clean, schedule_clean
 from tidelake.services.clean_plan import plan_clean
 from tidelake.services.table_now import TableNow
 from tidelake.storage import MemoryStorage, Storage
-from tidelake.timeline import with_history
+from tidelake.timeline import Publisher, with_history
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.locks.storage_lock import StorageLock
 from tidelake.txn.locks.table_lock import TableLock
@@ -334,3 +336,26 @@ def test_a_plan_of_no_time_that_will_ever_be_deletes_nothing() -> None:
     with pytest.raises(UnsupportedTableError, match="is no time"):
         run_clean(table.now, "20999999000000000")
     assert data_files(table) == files
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_partition_that_others_may_write_to_is_not_dropped(is_shared: bool) -> None:
+    """So plans Apache Hudi, which may then find the rows of no write that began before."""
+    table = busy(9, COW)
+    table.storage.put("empty/.hoodie_partition_metadata", b"")
+    now = table.now
+    plan = CleanerPlan(
+        policy="KEEP_LATEST_COMMITS",
+        files_to_be_deleted_per_partition={},
+        version=2,
+        file_paths_to_be_deleted_per_partition={},
+        partitions_to_be_deleted=("empty",),
+        last_completed_commit_timestamp="",
+    )
+    time = now.times.next()
+    Publisher(table.storage, now.config).request(time, Action.CLEAN, plans.encode(plan))
+    env = environment(table.storage)
+    lock = TableLock(StorageLock(env, validity_ms=60_000, skew_ms=0), env.clock)
+    shared = Concurrency(mode=ConcurrencyMode.OPTIMISTIC, lock=lock)
+    run_clean(TableNow.load(env, None, shared if is_shared else Concurrency()), time)
+    assert (table.storage.stat("empty/.hoodie_partition_metadata") is not None) is is_shared
