@@ -117,9 +117,15 @@ class SnapshotLostError(TidelakeError):
 
 
 class StorageError(TidelakeError):
-    """The storage refused or failed a request; nothing is known about the table itself."""
+    """The storage refused or failed a request; nothing is known about the table itself.
 
-    def __init__(self, path: str, cause: str, *, next_step: str | None = None) -> None:
+    `is_refusal` says that it refused it. Otherwise the request may have been carried out, or may
+    still be.
+    """
+
+    def __init__(
+        self, path: str, cause: str, *, next_step: str | None = None, is_refusal: bool = False
+    ) -> None:
         super().__init__(
             f"{path}: {cause}",
             next_step=next_step
@@ -127,6 +133,7 @@ class StorageError(TidelakeError):
         )
         self.path = path
         self.cause = cause
+        self.is_refusal = is_refusal
 
 
 class TimeTravelError(TidelakeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,8 @@ from tidelake.storage import Storage
 
 BATCH_ROWS = 1 << 17
 _REPETITIVE_BYTES = 3
+#: What the system says of a disk or a network, and not of what the file holds.
+_UNREADABLE = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT})
 
 
 class BaseFile:
@@ -222,6 +225,8 @@ def readable(path: str) -> Iterator[None]:
     except PermissionError as cause:
         raise StorageError(path, cause.strerror or str(cause)) from cause
     except (pa.ArrowException, OSError, ValueError) as cause:
+        if getattr(cause, "errno", None) in _UNREADABLE:
+            raise StorageError(path, str(cause)) from cause
         raise CorruptFileError(path, str(cause)) from cause
 
 

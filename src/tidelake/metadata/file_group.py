@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from tidelake.errors import (
+    ClockAheadError,
     CorruptFileError,
     LockLostError,
+    LockTimeoutError,
     Malformed,
     MissingFileError,
     SnapshotLostError,
@@ -57,7 +59,7 @@ def reading_metadata(path: str) -> Iterator[None]:
         raise CorruptFileError(_full(cause.path), cause.cause, next_step=WAY_OUT) from cause
     except MissingFileError as cause:
         raise MissingFileError(cause.path, next_step=WAY_OUT) from cause
-    except (StorageError, LockLostError, SnapshotLostError):
+    except (StorageError, LockLostError, LockTimeoutError, ClockAheadError, SnapshotLostError):
         raise  # that says nothing of what lies there
     except TidelakeError as cause:
         raise CorruptFileError(_full(path), cause.problem, next_step=WAY_OUT) from cause

@@ -20,6 +20,8 @@ from tidelake.storage.protocol import FileInfo, Folder, StorageSpec, Tagged
 _MODE = 0o666
 #: What file systems say that cannot hold a file without a name.
 _NO_NAMELESS_FILES = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
+#: What a file system across a network says when it cannot tell what became of a request.
+_IN_TRANSIT = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR, errno.EAGAIN}
 _ASIDE = count()
 #: How often to begin anew when somebody deletes a folder in which a file is about to be made, or
 #: makes a file in a folder that is about to go.
@@ -332,7 +334,11 @@ def _writing(path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as cause:
-        raise StorageError(path, getattr(cause, "strerror", None) or str(cause)) from cause
+        raise StorageError(
+            path,
+            getattr(cause, "strerror", None) or str(cause),
+            is_refusal=getattr(cause, "errno", None) not in _IN_TRANSIT,
+        ) from cause
 
 
 @contextmanager

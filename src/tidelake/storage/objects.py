@@ -3,25 +3,52 @@
 from __future__ import annotations
 
 import io
+import os
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    InvalidPathError,
+    NotSupportedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+    UnknownConfigurationKeyError,
+)
 from typing_extensions import Buffer, override
 
 from tidelake.errors import MissingFileError, StorageError
 from tidelake.storage.protocol import FileInfo, Folder, StorageSpec, Tagged
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
+    from obstore import Attributes, ObjectMeta, PutMode, PutResult
     from obstore.store import ObjectStore
+
+T = TypeVar("T")
 
 _THREADS = 32
 _BUFFER_BYTES = 1 << 20
+#: Waits before a request is made again that the client itself does not repeat, and for how long.
+_DELAYS_MS = (100, 200, 400, 800, 1600)
+_DEADLINE_S = 10
+#: The attribute of an object that tells by which call it was made; a name that all stores take.
+_MARK = "tidelakewrite"
+_REFUSALS = (
+    InvalidPathError,
+    NotSupportedError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+    UnknownConfigurationKeyError,
+)
+#: What a server says of requests that it did not carry out, but for those to be made again.
+_REFUSED = re.compile(r"status code: 4(?!08|09|25|29)\d\d")
 
 
 class ObjectStorage:
@@ -118,11 +145,7 @@ class ObjectStorage:
         found = self.files_below(folder)
         if not found:
             return
-        try:
-            with self._guard(folder):
-                obstore.delete(self._store, found)
-        except MissingFileError:
-            return
+        self._delete(folder, found)
 
     def put(self, path: str, data: bytes) -> None:
         """Write the object, replacing what was there."""
@@ -131,12 +154,7 @@ class ObjectStorage:
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create the object, or return False when it exists already."""
-        try:
-            with self._guard(path):
-                obstore.put(self._store, path, data, mode="create", use_multipart=False)
-        except _ExistsError:
-            return False
-        return True
+        return self._put_once(path, data, "create") is not None
 
     def read_tagged(self, path: str) -> Tagged:
         """Return the whole object with its entity tag, or raise `MissingFileError`."""
@@ -146,22 +164,61 @@ class ObjectStorage:
 
     def put_if_tagged(self, path: str, data: bytes, tag: str) -> str | None:
         """Replace the object that still has `tag`; return its new tag, or None when it has not."""
+        return self._put_once(path, data, {"e_tag": tag})
+
+    def _put_once(self, path: str, data: bytes, mode: PutMode) -> str | None:
+        """Write the object on a condition; return its tag, or None when the condition fails.
+
+        The client, or a proxy on the way, may make the request again when a reply got lost, and is
+        then told that the condition fails because of its own first attempt. The object tells by a
+        mark whose it is.
+        """
+        mark: Attributes = {_MARK: os.urandom(16).hex()}
+
+        def put() -> PutResult:
+            with self._guard(path):
+                return obstore.put(
+                    self._store, path, data, mode=mode, attributes=mark, use_multipart=False
+                )
+
+        try:
+            return self._again(put)["e_tag"] or ""
+        except (_ExistsError, MissingFileError):
+            return self._again(lambda: self._tag_of_marked(path, mark[_MARK]))
+
+    def _tag_of_marked(self, path: str, mark: str) -> str | None:
         try:
             with self._guard(path):
-                done = obstore.put(
-                    self._store, path, data, mode={"e_tag": tag}, use_multipart=False
-                )
-        except (_ExistsError, MissingFileError):
+                found = obstore.get(self._store, path, options={"head": True})
+        except MissingFileError:
             return None
-        return done["e_tag"] or ""
+        return found.meta["e_tag"] or "" if found.attributes.get(_MARK) == mark else None
 
     def delete(self, path: str) -> None:
         """Delete the object; a missing object is no error."""
-        try:
+        self._delete(path, path)
+
+    def _delete(self, path: str, found: str | Sequence[str]) -> None:
+        def delete() -> None:
             with self._guard(path):
-                obstore.delete(self._store, path)
+                obstore.delete(self._store, found)
+
+        try:
+            self._again(delete)
         except MissingFileError:
             return
+
+    def _again(self, act: Callable[[], T]) -> T:
+        """Return what a request gives that the client makes once, however the connection ends."""
+        until_s = time.monotonic() + _DEADLINE_S
+        for delay_ms in _DELAYS_MS:
+            try:
+                return act()
+            except StorageError as cause:
+                if cause.is_refusal or time.monotonic() > until_s:
+                    raise
+            time.sleep(delay_ms / 1000)  # noqa: TID251 - as the client, which has its own clock
+        return act()
 
     def local_path(self, path: str) -> str | None:  # noqa: ARG002 - the protocol's parameter
         """Return None: objects have no path."""
@@ -179,7 +236,7 @@ class ObjectStorage:
             raise MissingFileError(path) from cause  # a name that no object can have
         except (BaseError, OSError) as cause:
             where = f"{self._spec.uri}/{path}" if path else self._spec.uri
-            raise StorageError(where, _reason(cause)) from cause
+            raise StorageError(where, _reason(cause), is_refusal=_is_refusal(cause)) from cause
         except BaseException as cause:
             # The client's own faults come as something that no handler of exceptions would see.
             if type(cause).__name__ != "PanicException":
@@ -238,6 +295,10 @@ def _reason(cause: Exception) -> str:
     text = str(cause)
     said = re.search(r"<Message>(.*?)</Message>", text, re.DOTALL)
     return said[1] if said else text.partition("\n")[0]
+
+
+def _is_refusal(cause: Exception) -> bool:
+    return isinstance(cause, _REFUSALS) or _REFUSED.search(str(cause)) is not None
 
 
 def _info(meta: ObjectMeta) -> FileInfo:

@@ -100,7 +100,10 @@ class Storage(Protocol):
         """Write the file, replacing what was there."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create the file with its whole content, or return False when it exists already."""
+        """Create the file with its whole content, or return False when another call has made it.
+
+        Where the reply to a request gets lost, the file that it made is that of this call.
+        """
 
     def read_tagged(self, path: str) -> Tagged:
         """Return the whole file with its tag, or raise `MissingFileError`."""

@@ -155,13 +155,19 @@ class Heartbeat:
                 self.end()
 
     def end(self) -> None:
-        """Stop, and leave no file."""
+        """Stop, and leave no file.
+
+        What the write did counts, whether or not that succeeds: a file that stays expires.
+        """
         self._has_ended = True
         self.stop()
-        self._env.storage.delete(self._path)
-        if self._is_sealed:
-            # After the file: tasks that find neither would take themselves for wanted.
-            self._env.storage.delete(self._seal)
+        try:
+            self._env.storage.delete(self._path)
+            if self._is_sealed:
+                # After the file: tasks that find neither would take themselves for wanted.
+                self._env.storage.delete(self._seal)
+        except StorageError as cause:
+            _log.warning("a heartbeat could not be deleted, and expires: %s", cause.problem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

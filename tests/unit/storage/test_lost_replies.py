@@ -1,0 +1,125 @@
+"""Requests of which the store, or the way to it, loses the reply."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from tests.faulty_proxy import FaultyProxy, HttpFault, Request
+from tidelake.errors import StorageError
+from tidelake.storage import Storage, open_storage
+
+LOST = (HttpFault.LOST_BEFORE, HttpFault.LOST_AFTER, HttpFault.ERROR_AFTER)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    client = boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        aws_access_key_id="key",
+        aws_secret_access_key="secret",
+        region_name="us-east-1",
+    )
+    client.create_bucket(Bucket="lake")
+    yield endpoint
+    server.stop()
+
+
+@pytest.fixture
+def proxy(server: str) -> Iterator[FaultyProxy]:
+    with FaultyProxy(server) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def storage(proxy: FaultyProxy, request: pytest.FixtureRequest) -> Storage:
+    return opened(proxy.endpoint, request.node.name)
+
+
+def opened(endpoint: str, name: str) -> Storage:
+    options = {
+        "fs.s3a.access.key": "key",
+        "fs.s3a.secret.key": "secret",
+        "fs.s3a.endpoint": endpoint,
+    }
+    return open_storage(f"s3a://lake/{name}", options)
+
+
+def first_change(fault: HttpFault) -> Callable[[Request], HttpFault | None]:
+    left = [fault]
+    return lambda request: left.pop() if left and request.changes else None
+
+
+def every_change(fault: HttpFault) -> Callable[[Request], HttpFault | None]:
+    return lambda request: fault if request.changes else None
+
+
+@pytest.mark.parametrize("fault", LOST, ids=str)
+@pytest.mark.parametrize("content", [b"", b"a plan"], ids=["empty", "plan"])
+def test_a_file_of_ours_is_not_taken_for_anothers(
+    storage: Storage, proxy: FaultyProxy, fault: HttpFault, content: bytes
+) -> None:
+    proxy.fault = first_change(fault)
+    assert storage.put_if_absent("requested", content)
+    assert not storage.put_if_absent("requested", content), "a second writer is refused"
+    assert storage.read("requested") == content
+
+
+@pytest.mark.parametrize("fault", LOST, ids=str)
+def test_a_file_of_another_is_not_taken_for_ours(
+    storage: Storage, proxy: FaultyProxy, server: str, fault: HttpFault
+) -> None:
+    other = opened(server, storage.spec.uri.removeprefix("s3://lake/"))
+    assert other.put_if_absent("requested", b"")
+    proxy.fault = first_change(fault)
+    assert not storage.put_if_absent("requested", b"")
+
+
+@pytest.mark.parametrize("fault", LOST, ids=str)
+def test_a_lease_of_ours_is_not_taken_for_anothers(
+    storage: Storage, proxy: FaultyProxy, fault: HttpFault
+) -> None:
+    storage.put("lock", b"first")
+    tag = storage.read_tagged("lock").tag
+    proxy.fault = first_change(fault)
+    second = storage.put_if_tagged("lock", b"second", tag)
+    assert second == storage.read_tagged("lock").tag
+    assert storage.put_if_tagged("lock", b"third", tag) is None
+    assert storage.read("lock") == b"second"
+
+
+@pytest.mark.parametrize("fault", LOST, ids=str)
+def test_a_delete_is_made_again(storage: Storage, proxy: FaultyProxy, fault: HttpFault) -> None:
+    for path in ("a", "b/c", "b/d"):
+        storage.put(path, b"")
+    proxy.fault = first_change(fault)
+    storage.delete("a")
+    proxy.fault = first_change(fault)
+    storage.delete_folder("b")
+    assert list(storage.files_below("")) == []
+
+
+def test_a_store_that_stays_away_is_told_in_time(storage: Storage, proxy: FaultyProxy) -> None:
+    proxy.fault = every_change(HttpFault.LOST_BEFORE)
+    with pytest.raises(StorageError) as raised:
+        storage.put_if_absent("requested", b"")
+    assert not raised.value.is_refusal
+    assert 2 < len(proxy.requests) < 12
+
+
+def test_what_the_store_forbids_is_asked_once(storage: Storage, proxy: FaultyProxy) -> None:
+    proxy.fault = every_change(HttpFault.REFUSED)
+    with pytest.raises(StorageError) as raised:
+        storage.put_if_absent("requested", b"")
+    assert raised.value.is_refusal
+    assert len(proxy.requests) == 1
