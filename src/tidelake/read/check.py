@@ -78,6 +78,7 @@ def check_table(
         report.notes.append("files were not checked, because the timeline itself is damaged")
         return report
     _check_overlaps(state, report)
+    _note_late_files(state, report)
     listing = StorageListing(state.storage)
     on_storage = _by_path(listing, listing.partitions())
     named = _named_files(state)
@@ -510,6 +511,15 @@ def _check_metadata(
                 next_step="read with hoodie.metadata.enable=false, and have the metadata table "
                 "built anew by its writer",
             )
+        )
+
+
+def _note_late_files(state: TableState, report: CheckReport) -> None:
+    late = state.timeline.late_files
+    if late:
+        report.notes.append(
+            f"{min(late)} arrived when its write had been rolled back already, and tidelake takes "
+            "it for no commit, though other engines may; the next write or service deletes it"
         )
 
 

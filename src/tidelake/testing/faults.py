@@ -28,6 +28,10 @@ class Fault(Word):
     """The storage refuses the call, and works again afterwards."""
     LOST_REPLY = "lost reply"
     """The call takes effect, and the caller is told that it failed."""
+    LOST_CALL = "lost call"
+    """The call takes no effect, and the caller is told that nobody knows."""
+    LATE = "late"
+    """The caller is told that nobody knows, and the call takes effect when `deliver` is called."""
 
 
 class FaultyStorage:
@@ -45,6 +49,7 @@ class FaultyStorage:
         self._crashed = False
         self.calls: list[tuple[str, str]] = []
         """Name and path of every call so far."""
+        self._late: list[Callable[[], object]] = []
 
     @classmethod
     def failing_at(cls, inner: Storage, number: int, fault: Fault) -> FaultyStorage:
@@ -123,6 +128,11 @@ class FaultyStorage:
         """Return the operating system's path of the file when it has one."""
         return self._inner.local_path(path)
 
+    def deliver(self) -> Sequence[object]:
+        """Let the calls that are late take effect; return what they return."""
+        late, self._late = self._late, []
+        return [act() for act in late]
+
     def _call(self, name: str, path: str, act: Callable[[], T]) -> T:
         if self._crashed:
             raise Crash
@@ -131,7 +141,13 @@ class FaultyStorage:
         if fault is Fault.CRASH_BEFORE:
             self._crash()
         if fault is Fault.ERROR:
-            raise StorageError(path, f"made to fail at call {len(self.calls)}, {name}")
+            raise StorageError(
+                path, f"made to fail at call {len(self.calls)}, {name}", is_refusal=True
+            )
+        if fault is Fault.LATE:
+            self._late.append(act)
+        if fault in (Fault.LATE, Fault.LOST_CALL):
+            raise StorageError(path, f"made to lose call {len(self.calls)}, {name}")
         try:
             result = act()
         finally:

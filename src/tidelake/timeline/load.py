@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from tidelake.config import TableConfig
@@ -12,6 +12,7 @@ from tidelake.formats.file_name import is_data_file
 from tidelake.formats.instant_name import LAYOUT_1, LAYOUT_2, InstantName
 from tidelake.model import Action, Instant, State
 from tidelake.storage import FileInfo, Folder, Storage
+from tidelake.timeline.late import late_files
 from tidelake.timeline.timeline import Timeline, requested_order
 
 _META_FOLDER = ".hoodie"
@@ -23,6 +24,16 @@ def load_timeline(storage: Storage, config: TableConfig) -> Timeline:
     folder = storage.list(config.timeline_folder)
     _refuse_half_migrated(storage, config, folder)
     found = _collapse(folder.files, config)
+    late = late_files(
+        storage,
+        config,
+        found,
+        {file.name: file.modified_ms for file in folder.files},
+        lambda modified_ms: completion_time_from(modified_ms, config),
+    )
+    if late:
+        found = _collapse((file for file in folder.files if file.name not in late), config)
+        found = replace(found, late_files=late)
     if not found.instants:
         _refuse_lost(storage, config)
     return found

@@ -18,11 +18,13 @@ class Timeline:
     """Every instant that is not archived, each in the furthest state it has reached.
 
     `instants` ascend by requested time; a savepoint follows the commit that it saves and whose time
-    it has. `file_names` are the timeline files that stand behind them.
+    it has. `file_names` are the timeline files that stand behind them. `late_files` are completed
+    ones that stand behind none: their writes had been rolled back when they arrived.
     """
 
     instants: tuple[Instant, ...] = ()
     file_names: frozenset[str] = field(default=frozenset(), repr=False)
+    late_files: frozenset[str] = frozenset()
 
     @cached_property
     def completed(self) -> tuple[Instant, ...]:

@@ -46,6 +46,10 @@ def entered(
     restore = next((i for i in timeline.pending if i.action is Action.RESTORE), None)
     if restore is not None:
         raise RestorePendingError(restore.requested_time)
+    if timeline.late_files:
+        # Apache Hudi would take them for commits.
+        concurrency.ensure()
+        Publisher(env.storage, config).remove(timeline.late_files)
     config = keeper.prepare(config, timeline, times)
     contents = TimelineContents(env.storage, config)
     leaving = going(timeline, contents)

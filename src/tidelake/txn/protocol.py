@@ -27,10 +27,11 @@ Tasks, through `files`
    that clean and archival delete.
 
 Up to step 9 the next write, ours or Apache's, finds a pending instant and rolls it back by its
-markers. When step 9 fails, the timeline is read again, and if the file is there, the commit landed.
-If it is not, the commit did not land, and yet nothing is cleaned up here, because a request that
-the storage lost sight of might still arrive: the next write decides, from the timeline. If the
-timeline cannot be read either, the outcome is unknown.
+markers. When step 9 fails, the file is looked for, and if it is there, the commit landed. If it is
+not, nothing is cleaned up here: the next write decides, from the timeline. When the storage refused
+the file, the commit did not land. When it lost sight of a request, that might still arrive, and the
+outcome is unknown, as it is when nobody can look. A file that arrives once the instant was rolled
+back counts for nothing: see `timeline.late`.
 
 A writer that is alone looks at the timeline again before step 6: what somebody else completed since
 it began, it does not write over.
@@ -59,6 +60,7 @@ from tidelake.errors import (
     CommitOutcomeUnknownError,
     InstantLostError,
     LockTimeoutError,
+    MissingFileError,
     SameWriteError,
     StorageError,
     TidelakeError,
@@ -602,24 +604,27 @@ class Transaction:
         )
         self.outcome = Outcome.UNKNOWN
         attempts = 1
+        may_arrive = False
         while True:
             try:
-                # False says that it is there: an earlier attempt arrived after all.
-                self._storage.put_if_absent(path, content)
+                if not self._storage.put_if_absent(path, content):
+                    self._refuse_other(path, content)
                 break
             except StorageError as cause:
-                if self._has_landed(path):
+                may_arrive = may_arrive or not cause.is_refusal
+                if self._has_landed(path, content):
                     break
-                if attempts > len(_DELAYS_MS):
+                if attempts > len(_DELAYS_MS) and not may_arrive:
                     raise StorageError(
                         path,
                         f"{cause.cause}; instant {self.instant_time} did not complete",
                         next_step="nothing became visible; once the storage takes files again, run "
                         "the write again: it removes what this one left",
                     ) from cause
+                if attempts > len(_DELAYS_MS):
+                    raise CommitOutcomeUnknownError(self.instant_time, cause.problem) from cause
             self._env.clock.sleep_ms(_DELAYS_MS[attempts - 1])
-            # Others may have come in while the storage was asked.
-            self._concurrency.ensure()
+            self._stay_in(may_arrive=may_arrive)
             attempts += 1
         self._take_back_if_lost(path)
         self.outcome = Outcome.LANDED
@@ -660,16 +665,37 @@ class Transaction:
             before, contents = self._reviewed_on, reviewer.contents
             refuse_late(self.instant_time, before, now, contents, self._storage, self.config)
 
-    def _has_landed(self, path: str) -> bool:
+    def _stay_in(self, *, may_arrive: bool) -> None:
+        """Raise when others may have come in while the storage was asked."""
+        try:
+            self._concurrency.ensure()
+        except TidelakeError as cause:
+            if may_arrive:
+                raise CommitOutcomeUnknownError(self.instant_time, cause.problem) from cause
+            raise
+
+    def _refuse_other(self, path: str, content: bytes) -> None:
+        """Raise `InstantLostError` unless the completed file is ours, by an earlier attempt."""
+        if self._storage.read(path) != content:
+            self.outcome = Outcome.NOT_LANDED
+            raise lost(self.instant_time, "another attempt at it has completed")
+
+    def _has_landed(self, path: str, content: bytes) -> bool:
         for delay_ms in _DELAYS_MS:
             try:
-                return self._storage.stat(path) is not None
+                return self._is_there(path, content)
             except StorageError:
                 self._env.clock.sleep_ms(delay_ms)
         try:
-            return self._storage.stat(path) is not None
+            return self._is_there(path, content)
         except StorageError as cause:
             raise CommitOutcomeUnknownError(self.instant_time, cause.problem) from cause
+
+    def _is_there(self, path: str, content: bytes) -> bool:
+        try:
+            return self._storage.read(path) == content
+        except MissingFileError:
+            return False
 
     def _modification_time(self, path: str) -> str | None:
         try:

@@ -362,8 +362,9 @@ class Rollback:
         A savepoint of it keeps nothing any more.
         """
         names = self._files_on_timeline(target)
-        pending = {State.INFLIGHT} if keep_plan else {State.INFLIGHT, State.REQUESTED}
-        self._publisher.remove(n for n in names if names[n] in pending)
+        # The completed file may have arrived since the instant was hidden.
+        left = {State.COMPLETED, State.INFLIGHT} | (set() if keep_plan else {State.REQUESTED})
+        self._publisher.remove(n for n in names if names[n] in left)
         self._publisher.remove(savepoint_files(self._timeline, target.commit_time))
         delete_markers(self._storage, target.commit_time)
         delete_seals(self._storage, target.commit_time)
@@ -382,7 +383,7 @@ class Rollback:
 
     def _files_on_timeline(self, target: InstantInfo) -> Mapping[str, State]:
         found = {}
-        for file_name in self._timeline.file_names:
+        for file_name in self._timeline.file_names | self._timeline.late_files:
             name = InstantName.parse(file_name, self._config.layout_version)
             if (
                 name is not None

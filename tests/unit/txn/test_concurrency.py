@@ -311,7 +311,7 @@ def test_a_lock_that_is_lost_between_two_attempts_to_publish_stops_the_second(
         if fails["armed"] and name == "put_if_absent" and path.endswith("commit"):
             fails.update(armed=False, asked=True)
             return Fault.ERROR
-        if fails["asked"] and name == "stat":
+        if fails["asked"] and name == "read":
             fails["asked"] = False
             clock.sleep_ms(LEASE_MS + 1)
             other = Writer(storage, clock, 2)
