@@ -19,7 +19,7 @@ from tidelake.formats.log_block import BlockKind, HeaderKey, LogBlock
 from tidelake.formats.parquet_footer import ParquetFooter
 from tidelake.model import Action, BaseFile, FileSlice, Instant, LogFile
 from tidelake.read.check_archived import check_history
-from tidelake.read.check_chain import lost_bases
+from tidelake.read.check_chain import lost_bases, passed_over_bases
 from tidelake.read.check_order import tied_keys
 from tidelake.read.check_pending import being_cleaned, being_undone
 from tidelake.read.check_places import problem_of_log, writers_of_logs
@@ -78,6 +78,7 @@ def check_table(
         report.notes.append("files were not checked, because the timeline itself is damaged")
         return report
     _check_overlaps(state, report)
+    _check_passed_over(state, report)
     _note_late_files(state, report)
     listing = StorageListing(state.storage)
     on_storage = _by_path(listing, listing.partitions())
@@ -236,6 +237,22 @@ def _check_chain(state: TableState, view: TableView, report: CheckReport) -> Non
                 "completed on the timeline: the rows that only it wrote are missing",
                 next_step=f"restore the completed file of {lost.base_time} from a backup or the "
                 "storage's versions, before a writer rolls that instant back",
+            )
+        )
+
+
+def _check_passed_over(state: TableState, report: CheckReport) -> None:
+    by_completion = state.config.table_version >= _FIRST_BY_COMPLETION
+    for pair in passed_over_bases(state, by_completion=by_completion):
+        report.violations.append(
+            Violation(
+                path=f"{state.config.timeline_folder}/{pair.later.file_name}",
+                problem=f"builds in file group {pair.file_id} on what was there before "
+                f"{pair.earlier.requested_time}, which had completed: rows of "
+                f"{pair.earlier.requested_time} are lost. One of the two writers went on without "
+                "the table's lock, or when its lease had run out",
+                next_step=f"write the rows of {pair.earlier.requested_time} again; "
+                "Table.read(as_of=...) shows them until they are cleaned",
             )
         )
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.txn.toy_table import PARTITION, SCHEMA, Toy, environment, new_storage
 from tests.unit.txn.toy_writer import LEASE_MS, NBCC, OCC, Writer
-from tidelake.config import ConcurrencyMode, ConflictStrategy
+from tidelake.config import ConcurrencyMode, ConflictStrategy, ReadOptions
 from tidelake.env import Env
 from tidelake.errors import (
     InstantLostError,
@@ -14,9 +14,11 @@ from tidelake.errors import (
     WriteConflictError,
 )
 from tidelake.model import Action, Commit, TableType
+from tidelake.read.check import check_table
+from tidelake.read.state import TableState
 from tidelake.services.rollback import roll_back_all_failed
 from tidelake.storage import MemoryStorage
-from tidelake.testing import Fault, FaultyStorage, ManualClock, SeededIds
+from tidelake.testing import Crash, Fault, FaultyStorage, ManualClock, SeededIds
 from tidelake.timeline import TimelineContents, load_timeline
 from tidelake.txn import InstantTimes, begin
 from tidelake.txn.concurrency import Concurrency
@@ -439,6 +441,36 @@ def test_a_write_that_lost_its_lock_stays_where_others_completed_on_top_of_it(
     assert done.requested_time in {i.requested_time for i in Toy(storage).timeline.writes()}
     assert Toy(storage).rows()["a"] == "theirs"
     assert "began on top of it" in caplog.text
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_check_names_a_write_that_nobody_saw_because_it_lost_its_lock(
+    clock: ManualClock, version: int
+) -> None:
+    """Its process ended right after the completed file, so that it could not look itself."""
+    storage = new_storage(version, TableType.COPY_ON_WRITE, clock.now_ms)
+    Toy(storage).write({"a": "0"})
+    armed = [False]
+    theirs: list[Commit] = []
+
+    def stall(_number: int, name: str, path: str) -> Fault | None:
+        if not (armed[0] and puts_completed(name, path)):
+            return None
+        clock.sleep_ms(LEASE_MS + 1)
+        other = Writer(storage, clock, 2)
+        txn = other.begin()
+        theirs.append(other.commit(txn, other.write(txn, "a", "theirs")))
+        return Fault.CRASH_AFTER
+
+    ours = Writer(FaultyStorage(storage, stall), clock, 1)
+    txn = ours.begin()
+    stats = ours.write(txn, "a", "ours")
+    armed[0] = True
+    with pytest.raises(Crash):
+        ours.commit(txn, stats)
+    report = check_table(TableState.load(storage, ReadOptions()), None, quick=True)
+    problems = [found.problem for found in report.violations]
+    assert any(f"rows of {txn.instant_time} are lost" in problem for problem in problems)
 
 
 def test_i8_a_write_that_was_rolled_back_does_not_stay_completed(
