@@ -16,7 +16,7 @@ from tidelake.files.log_records import decode_log, raw_records, scan_logs
 from tidelake.files.read_slice import Matcher, merged_tables, row_keys
 from tidelake.files.task import ReadSpec, SliceTask
 from tidelake.formats.log_block import BlockKind, LogBlock, decode_blocks
-from tidelake.model import Word
+from tidelake.model import MergeMode, Word
 from tidelake.records import late
 from tidelake.records._polars import polars as pl
 from tidelake.records.merge import Rows, meet, resolve
@@ -37,20 +37,24 @@ class ChangeKind(Word):
     """Every row before the write is gone."""
     APPENDED = "appended"
     """The write added log files (`after`) to the slice `before`."""
+    COMPACTED = "compacted"
+    """The slice `whole` took the place of `before`, beside logs (`after`) that came meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeTask:
     """One write to one file group, and the slices on both sides of it as far as they are needed.
 
-    `cdc_bytes` are the sizes of the files at `cdc_paths` as the write recorded them, which it did
-    once they were whole.
+    `whole` is the slice that logs were added to, with them; without it they come after all that is
+    in `before`. `cdc_bytes` are the sizes of the files at `cdc_paths` as the write recorded them,
+    which it did once they were whole.
     """
 
     kind: ChangeKind
     instant_time: str
     before: SliceTask | None = None
     after: SliceTask | None = None
+    whole: SliceTask | None = None
     cdc_paths: tuple[str, ...] = ()
     cdc_bytes: tuple[int, ...] = ()
 
@@ -71,6 +75,8 @@ def read_changes(task: ChangeTask, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
         tables = made.logged()
     elif task.kind is ChangeKind.APPENDED:
         tables = made.appended()
+    elif task.kind is ChangeKind.COMPACTED:
+        tables = made.compacted()
     else:
         tables = made.whole()
     for table in tables:
@@ -110,12 +116,10 @@ class _Changes:
         winners = resolve(
             decode_log(self._storage, blocks, self._carrying, self._layout), self._layout.merge
         )
-        if after is not None and late.merges_by_column(self._layout.merge):
-            whole = after if self._task.before is None else _appended(self._task.before, after)
-            logs = scan_logs(self._storage, whole, self._carrying)
-            if any(placed.block.is_partial for placed in logs):
-                yield self._compared(winners.keys, whole)
-                return
+        whole = self._whole()
+        if whole is not None and self._depends_on_logs(whole, winners.keys):
+            yield self._compared(winners.keys, whole)
+            return
         matcher = Matcher(winners)
         for rows in self._rows(self._task.before):
             positions, chosen = matcher.match(row_keys(rows, self._carrying))
@@ -125,6 +129,47 @@ class _Changes:
             yield self._table("u", old.filter(pa.array(met.survives)), met.rows)
             yield self._table("d", old.filter(pa.array(gone)), None)
         yield self._table("i", None, winners.inserted(matcher.matched))
+
+    def compacted(self) -> Iterator[pa.Table]:
+        """Return what a compaction did to the rows whose keys came in logs meanwhile."""
+        after, whole = self._task.after, self._task.whole
+        assert after is not None
+        assert whole is not None
+        blocks = scan_logs(self._storage, after, self._carrying)
+        records = decode_log(self._storage, blocks, self._carrying, self._layout)
+        yield self._compared(resolve(records, self._layout.merge).keys, whole)
+
+    def _whole(self) -> SliceTask | None:
+        """Return the slice with the logs that were appended to it."""
+        before, after = self._task.before, self._task.after
+        if self._task.whole is not None or before is None or after is None:
+            return self._task.whole or after
+        return _appended(before, after)
+
+    def _depends_on_logs(self, whole: SliceTask, keys: pl.Series) -> bool:
+        """Return whether the rows of `keys` depend on each record of `whole`, and not on two sides.
+
+        The logs of a slice merge among themselves first, and with the base file after that. So a
+        record that lost against a delete, or that a delete took away, may come back with a later
+        one (docs/decisions/0008), and so may a column.
+        """
+        merge = self._layout.merge
+        before, after = self._task.before, self._task.after
+        held = () if before is None else before.log_paths
+        own = () if after is None else after.log_paths
+        if whole.log_paths != (*held, *own):
+            return True  # others completed earlier, and come later
+        blocks = scan_logs(self._storage, whole, self._carrying)
+        if late.merges_by_column(merge) and any(placed.block.is_partial for placed in blocks):
+            return True
+        if not held or (merge.mode is MergeMode.COMMIT_TIME and not merge.takes_columns):
+            return False
+        if merge.takes_columns:
+            return True
+        older = [placed for placed in blocks if placed.path in set(held)]
+        records = decode_log(self._storage, older, self._carrying, self._layout)
+        deleted = records.keys.filter(pl.Series(records.is_delete))
+        return bool(keys.is_in(deleted.implode()).any())
 
     def _compared(self, keys: pl.Series, whole: SliceTask) -> pa.Table:
         """Return how the rows of `keys` differ between the slice before the write and `whole`.
@@ -177,7 +222,13 @@ class _Changes:
                 images.append(self._logged_image(raw, side, sources))
             else:
                 wanted = pc.if_else(pc.equal(op, absent), None, raw.column(_KEY))
-                images.append(self._look_up(task, as_series(wanted)))
+                image = self._look_up(task, as_series(wanted))
+                if image.null_count > wanted.null_count:
+                    raise Malformed(
+                        f"the change block at offset {block.offset} has keys whose row {side} the "
+                        "write is in no file"
+                    )
+                images.append(image)
         return self._changes(op, *images)
 
     def _logged_image(

@@ -30,7 +30,8 @@ class Window:
     """The writes whose time lies in (start, end].
 
     `archived` are the requested times of those that left the active timeline. `is_whole` says that
-    nothing was committed before the window, `end` is None for a window that reaches up to now.
+    nothing was committed before the window, `end` is None for a window that reaches up to now, and
+    `first_start` is where a window without archived writes may begin, None where this one may.
     """
 
     start: str | None
@@ -38,6 +39,12 @@ class Window:
     instants: tuple[Instant, ...]
     archived: frozenset[str]
     is_whole: bool
+    by_completion: bool
+    first_start: str | None
+
+    def time_of(self, instant: Instant) -> str:
+        """Return the time of a write that says whether it is inside."""
+        return (instant.completion_time or "") if self.by_completion else instant.requested_time
 
     @property
     def requested_times(self) -> frozenset[str]:
@@ -64,11 +71,14 @@ def window(state: TableState, start: Time | None, end: Time | None) -> Window:
         at = completed if by_completion else requested
         return at is not None and (after is None or at > after) and (until is None or at <= until)
 
+    gone = {t: done for t, done in archived.items() if inside(t, done)}
     return Window(
         start=after,
         end=until,
         instants=tuple(i for i in writes if inside(i.requested_time, i.completion_time)),
-        archived=frozenset(t for t, done in archived.items() if inside(t, done)),
+        archived=frozenset(gone),
+        by_completion=by_completion,
+        first_start=max(gone.values() if by_completion else gone, default=None),
         is_whole=after is None
         or (
             not has_earlier

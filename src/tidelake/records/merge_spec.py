@@ -54,6 +54,11 @@ class MergeSpec:
     groups: tuple[ColumnGroup, ...] = ()
     use_positions: bool = True
 
+    @property
+    def takes_columns(self) -> bool:
+        """Return whether whole records may give single columns to each other."""
+        return self.fill is not Fill.NONE or bool(self.groups)
+
     @classmethod
     def from_config(cls, config: TableConfig, options: ReadOptions | None = None) -> MergeSpec:
         """Read the rules from the table's properties and the query's own options.

@@ -1,5 +1,5 @@
 from tidelake.view.listing import META_FOLDER, KnownFiles, Listing, StorageListing
-from tidelake.view.missing_files import refuse_missing_files
+from tidelake.view.missing_files import MissingFiles, refuse_missing_files
 from tidelake.view.pending import clustered_groups, log_compacted_groups
 from tidelake.view.slicing import (
     FileGroup,
@@ -17,6 +17,7 @@ __all__ = [
     "FileGroup",
     "KnownFiles",
     "Listing",
+    "MissingFiles",
     "Replacement",
     "StorageListing",
     "TableView",

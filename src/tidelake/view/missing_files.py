@@ -36,7 +36,7 @@ def refuse_missing_files(
     present = {piece.group: piece for piece in slices}
     # What took effect before a base file was asked for is inside it.
     since = min((_opened(present.get(group)) for group in only), default="~") if only else ""
-    settled: dict[FileGroupId, str] = {}
+    found: dict[FileGroupId, MissingFiles] = {}
     looked_at = 0
     for instant in reversed(view.writes_in_order()):
         if as_of is not None and not is_by(instant, as_of):
@@ -55,13 +55,30 @@ def refuse_missing_files(
                     continue
                 if not stat.path or view.is_replaced(group, as_of):
                     continue
-                if _belongs_by(stat, instant, view) < settled.get(group, ""):
-                    continue
-                if _is_missing(present.get(group), stat, instant, view):
+                if group not in found:
+                    found[group] = MissingFiles(view, present.get(group))
+                if found[group].has(instant, stat):
                     raise MissingFileError(stat.path)
-                if parse_base(partition, _name(stat), 0) is not None:
-                    # Whatever the group had when this base file was asked for is inside it.
-                    settled[group] = instant.requested_time
+
+
+class MissingFiles:
+    """Tells which written files a slice of a file group lacks; it is asked of the newest first."""
+
+    def __init__(self, view: TableView, piece: FileSlice | None) -> None:
+        self._view = view
+        self._piece = piece
+        self._settled = ""
+
+    def has(self, instant: Instant, stat: WriteStat) -> bool:
+        """Return whether the file that `instant` wrote belongs to the slice and is not there."""
+        if _belongs_by(stat, instant, self._view) < self._settled:
+            return False
+        if _is_missing(self._piece, stat, instant, self._view):
+            return True
+        if parse_base("", _name(stat), 0) is not None:
+            # Whatever the group had when this base file was asked for is inside it.
+            self._settled = instant.requested_time
+        return False
 
 
 def _opened(piece: FileSlice | None) -> str:

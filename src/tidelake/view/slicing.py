@@ -28,25 +28,29 @@ class FileGroup:
     id: FileGroupId
     base_files: tuple[BaseFile, ...] = ()
     log_files: tuple[LogFile, ...] = ()
+    change_logs: tuple[LogFile, ...] = ()
+    """The `.cdc` files, which are in no slice."""
 
 
 def group_files(partition: str, files: Iterable[FileInfo]) -> list[FileGroup]:
-    """Return the file groups of one partition; change logs and foreign files belong to none."""
+    """Return the file groups of one partition; foreign files belong to none."""
     bases: dict[str, list[BaseFile]] = {}
     logs: dict[str, list[LogFile]] = {}
+    change_logs: dict[str, list[LogFile]] = {}
     for info in files:
         base = parse_base(partition, info.name, info.size_bytes)
         if base is not None:
             bases.setdefault(base.file_id, []).append(base)
             continue
         log = parse_log(partition, info.name, info.size_bytes)
-        if log is not None and not log.is_cdc:
-            logs.setdefault(log.file_id, []).append(log)
+        if log is not None:
+            (change_logs if log.is_cdc else logs).setdefault(log.file_id, []).append(log)
     return [
         FileGroup(
             id=FileGroupId(partition, file_id),
             base_files=tuple(bases.get(file_id, ())),
             log_files=tuple(logs.get(file_id, ())),
+            change_logs=tuple(change_logs.get(file_id, ())),
         )
         for file_id in sorted(bases.keys() | logs.keys())
     ]

@@ -203,3 +203,22 @@ def test_a_change_log_with_other_columns_is_damage(piece: SmallSlice) -> None:
     task = ChangeTask(kind=ChangeKind.LOGGED, instant_time=AT, cdc_paths=(name,))
     with pytest.raises(CorruptFileError, match="other columns"):
         changes(piece, task)
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_logged_key_without_its_row_is_damage(piece: SmallSlice, side: str) -> None:
+    before, after = two_versions(piece, NEW)
+    name = cdc_file(
+        piece,
+        [("op", ["string", "null"]), ("record_key", ["string", "null"])],
+        [{"op": op, "record_key": (old or new or {})["id"]} for op, old, new in WANTED],
+    )
+    task = ChangeTask(
+        kind=ChangeKind.LOGGED,
+        instant_time=AT,
+        cdc_paths=(name,),
+        before=before if side == "after" else None,
+        after=after if side == "before" else None,
+    )
+    with pytest.raises(CorruptFileError, match=f"whose row {side} the write is in no file"):
+        changes(piece, task)
