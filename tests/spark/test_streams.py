@@ -113,8 +113,30 @@ def test_outside_of_a_query_the_number_of_a_batch_tells(
 ) -> None:
     write = tidelake.sink(str(tmp_path / "t"), OPTIONS)
     write(rows(spark, ("a", 1, 1)), 0)
-    write(rows(spark, ("b", 1, 1)), 0)
+    write(rows(spark, ("a", 1, 2)), 0)
     assert found(Table.open(spark, str(tmp_path / "t"))) == {"a": (1, 1)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", ["BUCKET", "GLOBAL_SIMPLE"])
+def test_what_may_be_another_batch_is_not_dropped(
+    spark: SparkSession, tmp_path: Path, index: str
+) -> None:
+    options = {**OPTIONS, "hoodie.index.type": index}
+    path = str(tmp_path / "t")
+    upsert = tidelake.sink(path, options)
+    delete = tidelake.sink(path, {**options, "hoodie.datasource.write.operation": "delete"})
+    upsert(rows(spark, ("a", 1, 1), ("b", 1, 1)), 0)
+    delete(rows(spark, ("a", 1, 1)), 0)
+    table = Table.open(spark, path)
+    assert found(table) == {"b": (1, 1)}
+    with pytest.raises(tidelake.ConfigError, match="batch 0 again with other rows"):
+        tidelake.sink(path, options)(rows(spark, ("c", 1, 1)), 0)
+    upsert(rows(spark, ("c", 1, 1)), 3)
+    with pytest.raises(tidelake.ConfigError, match="batch 2 after its batch 3"):
+        upsert(rows(spark, ("d", 1, 1)), 2)
+    upsert(rows(spark, ("a", 1, 1), ("b", 1, 1)), 0)
+    assert found(table) == {"b": (1, 1), "c": (1, 1)}
 
 
 @pytest.mark.deep

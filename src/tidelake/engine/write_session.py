@@ -37,7 +37,7 @@ from tidelake.errors import (
 )
 from tidelake.files.write_task import ColumnSet, WriteKind, WriteSpec
 from tidelake.files.written_keys import shared_keys
-from tidelake.formats.commit_metadata import WriteStat
+from tidelake.formats.commit_metadata import WRITE_ROWS, WriteStat
 from tidelake.formats.hashing_metadata import FOLDER as RINGS
 from tidelake.metadata.build import FillIndex
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
@@ -516,12 +516,13 @@ class WriteSession:
         replaced: Mapping[str, Sequence[str]] | None = None,
         forgets_replaced: bool = False,
         rings: Rings | None = None,
+        brought: str | None = None,
     ) -> Commit:
         """Make what was written part of the table, and run the services that are due then.
 
-        `forgets_replaced` says that `stats` name what takes the keys of `replaced` out of the
-        record index. `rings` are new ones of partitions that were replaced; all others that were
-        get theirs here.
+        `brought` says which rows the call brought, for one that comes again. `forgets_replaced`
+        says that `stats` name what takes the keys of `replaced` out of the record index. `rings`
+        are new ones of partitions that were replaced; all others that were get theirs here.
         """
         storage = self.state.storage
         new_rings = dict(rings or {})
@@ -536,7 +537,7 @@ class WriteSession:
             schema=avro,
             replaced=replaced,
             forgets_replaced=forgets_replaced,
-            extra=self._extra(),
+            extra=self._extra(brought),
             resolve_schema=self.schemas.resolver(txn, start, avro)
             if self.options.concurrency.checks_schema
             else None,
@@ -555,8 +556,10 @@ class WriteSession:
         )
         return commit
 
-    def _extra(self) -> dict[str, str]:
+    def _extra(self, brought: str | None) -> dict[str, str]:
         found = dict(self.options.commit_metadata)
+        if brought is not None:
+            found[WRITE_ROWS] = brought
         if self.options.index_type is IndexType.RECORD_INDEX:
             found[LOOKED_UP_BY] = self.options.index_type.value
         stored = self.schemas.stored

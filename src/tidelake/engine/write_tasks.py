@@ -33,7 +33,7 @@ from tidelake.formats.commit_metadata import WriteStat
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
 from tidelake.storage import open_storage
 from tidelake.write.index import bucket_file_id
-from tidelake.write.plan import NewGroups, WritePlan
+from tidelake.write.plan import NewGroups, Workload, WritePlan
 
 Batches = Iterator[pa.RecordBatch]
 #: Partition and group of a run of rows.
@@ -64,6 +64,11 @@ class Written:
     stats: tuple[WriteStat, ...]
     rows: int
     checksum: int
+
+    @property
+    def content(self) -> str:
+        """Return the same of the rows as `Workload.content`."""
+        return Workload(counts={("", None): self.rows}, checksum=self.checksum).content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

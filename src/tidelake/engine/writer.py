@@ -132,19 +132,17 @@ class Writer:
         if done is not None:
             return done
         choice = self._session.choose(operation, frame.schema, write_id)
-        index = choice.index
-        rows = keyed_rows(
-            frame,
-            choice.keys,
-            columns=choice.columns,
-            required=choice.schema.required,
-            buckets=(index.hash_fields, index.buckets) if index.is_simple_bucket else None,
-        )
+        rows = _keyed(frame, choice)
         if self._goes_at_once(choice):
             return self._bulk(rows, choice)
         if operation in REPLACING:
             return self._overwrite(rows, choice)
         return self._change(rows, choice)
+
+    def content(self, operation: WriteOperation, frame: DataFrame) -> str:
+        """Return what a commit of these rows would say of them, which tells them from others."""
+        choice = self._session.choose(operation, frame.schema, None)
+        return count_by_spark(_keyed(frame, choice)).content
 
     def delete_read(self, frame: DataFrame, write_id: str | None = None) -> Commit:
         """Delete rows that were read from the table with their meta columns."""
@@ -357,7 +355,9 @@ class Writer:
                 key_column=rows.key_column,
             )
             made = written(for_tasks(rows, frame, is_planned=False), work)
-            return session.commit(txn, made.stats, choice.schema.avro)
+            return session.commit(
+                txn, made.stats, choice.schema.avro, brought=_told(choice, made.content)
+            )
 
     def _change(self, rows: Incoming, choice: Choice) -> Commit:
         """Write rows to the file groups that hold, or are to hold, their keys."""
@@ -365,17 +365,20 @@ class Writer:
             # To keep as many rows as a load brings costs more than to read their keys twice.
             counted = count_by_spark(rows)
             if not counted.oddly_hashed:
-                return self._counted(rows, counted, choice)
+                return self._counted(rows, counted, choice, brought=_told(choice, counted.content))
         with _kept(rows) as kept:
             looks_up = not choice.index.is_bucket and self._needs_lookup(choice)
             if looks_up and choice.index.type is IndexType.RECORD_INDEX:
                 return self._change_indexed(kept, count_rows(kept), choice)
             if looks_up and choice.index.type.is_global:
                 first = None
+                # How many rows there are changes as they are looked up.
+                brought = None if choice.write_id is None else count_rows(kept).content
                 every = list(self._session.state.view.partitions())
                 found = self._looked_up(kept, choice, every, are_few=False)
             else:
                 first = count_rows(kept)
+                brought = _told(choice, first.content)
                 if looks_up:
                     are_few = first.rows <= _FEW_ROWS
                     found = self._looked_up(kept, choice, first.partitions, are_few=are_few)
@@ -385,12 +388,12 @@ class Writer:
                 elif first.oddly_hashed:
                     found = _rehashed(kept, choice.index)
                 else:
-                    return self._counted(kept, first, choice)
+                    return self._counted(kept, first, choice, brought=brought)
             with _kept(found) as looked_up:
                 workload = count_rows(looked_up)
                 if first is not None and not set(workload.partitions) <= set(first.partitions):
                     raise _changed(first.rows, workload.rows)
-                return self._counted(looked_up, workload, choice)
+                return self._counted(looked_up, workload, choice, brought=brought)
 
     def _needs_lookup(self, choice: Choice) -> bool:
         if choice.operation in (WriteOperation.UPSERT, WriteOperation.DELETE):
@@ -419,7 +422,9 @@ class Writer:
             self._record_lookup(lookup).known(rows, doubts) as known,
             _kept(self._tagged(together, known, choice)) as found,
         ):
-            return self._counted(found, count_rows(found), choice)
+            return self._counted(
+                found, count_rows(found), choice, brought=_told(choice, first.content)
+            )
 
     def _looked_up(
         self, rows: Incoming, choice: Choice, partitions: Sequence[str], *, are_few: bool
@@ -476,6 +481,7 @@ class Writer:
         *,
         by_file_id: bool = False,
         was_read: bool = False,
+        brought: str | None = None,
     ) -> Commit:
         """Write rows once they were counted; `was_read` says that rows of the table made them."""
         session = self._session
@@ -497,7 +503,7 @@ class Writer:
                 key_column=rows.key_column,
             )
             made = self._run(rows, workload, plan, work)
-            return session.commit(txn, made.stats, choice.schema.avro)
+            return session.commit(txn, made.stats, choice.schema.avro, brought=brought)
 
     def _change_read(
         self,
@@ -526,6 +532,7 @@ class Writer:
         with ExitStack() as stack:
             kept = stack.enter_context(_kept(rows))
             workload = count_rows(kept)
+            brought = _told(choice, workload.content)
             rings: Rings = {}
             if choice.index.is_ring:
                 rings = session.renewed_rings(choice.index, workload.partitions)
@@ -541,7 +548,9 @@ class Writer:
                     spec=session.spec(txn, choice), plan=plan, key_column=rows.key_column
                 )
                 made = self._run(kept, workload, plan, work)
-                return self._commit_replacing(txn, made.stats, choice.schema.avro, replaced, rings)
+                return self._commit_replacing(
+                    txn, made.stats, choice.schema.avro, replaced, rings, brought
+                )
 
     def _commit_replacing(
         self,
@@ -550,6 +559,7 @@ class Writer:
         avro: str,
         replaced: Mapping[str, Sequence[str]],
         rings: Rings | None = None,
+        brought: str | None = None,
     ) -> Commit:
         """Commit a write to which file groups give way."""
         gone = self._session.replaced_keys(txn, stats, replaced)
@@ -561,6 +571,7 @@ class Writer:
             replaced=replaced,
             forgets_replaced=gone is not None,
             rings=rings,
+            brought=brought,
         )
 
     def _run(self, rows: Incoming, workload: Workload, plan: WritePlan, work: WriteWork) -> Written:
@@ -584,6 +595,22 @@ class Writer:
             return self._spark.sparkContext.defaultParallelism
         except (AttributeError, PySparkException):
             return _UNKNOWN_CORES  # Spark Connect has no context to ask.
+
+
+def _told(choice: Choice, content: str) -> str | None:
+    """Return what the commit says of the rows of a call that may be made again."""
+    return None if choice.write_id is None else content
+
+
+def _keyed(frame: DataFrame, choice: Choice) -> Incoming:
+    index = choice.index
+    return keyed_rows(
+        frame,
+        choice.keys,
+        columns=choice.columns,
+        required=choice.schema.required,
+        buckets=(index.hash_fields, index.buckets) if index.is_simple_bucket else None,
+    )
 
 
 @contextmanager

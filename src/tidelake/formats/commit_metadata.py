@@ -20,6 +20,8 @@ _REPLACED = "partitionToReplaceFileIds"
 
 #: Key of a commit's extra metadata under which the caller's idempotence key is kept.
 WRITE_ID = "tidelake.write.id"
+#: Key beside it: how many rows the call brought, and a checksum over their keys.
+WRITE_ROWS = "tidelake.write.rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelake.config import WriteOptions, write_keys
+from tidelake.config import WriteOperation, WriteOptions, write_keys
+from tidelake.engine.writer import Writer
+from tidelake.env import Env
 from tidelake.errors import ConfigError, TableExistsError
-from tidelake.formats.commit_metadata import CommitMetadata
+from tidelake.formats.commit_metadata import WRITE_ROWS, CommitMetadata
 from tidelake.read.state import TableState
 from tidelake.storage import open_storage
 from tidelake.table import Table, load_state
@@ -31,10 +33,15 @@ Sink = Callable[[DataFrame, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of a stream that was committed; `query` is empty where nobody said which it was."""
+    """A batch of a stream that was committed.
+
+    `query` is empty where nobody said which it was, and `rows` where the commit does not say which
+    rows it brought.
+    """
 
     number: int
     query: str = ""
+    rows: str = ""
 
 
 def sink(path: str, options: Mapping[str, str] | None = None) -> Sink:
@@ -42,9 +49,9 @@ def sink(path: str, options: Mapping[str, str] | None = None) -> Sink:
 
     `options` are those of a write; `hoodie.datasource.write.operation` says what is done with the
     rows, an upsert unless given. The first batch creates a table that is not there. A batch that
-    Spark hands over again, after a crash or a restart, is not written again: its number and the
-    stream's name are part of its commit. Raises `ConfigError` when a stream of that name has
-    written before with another checkpoint, so that the numbers of its batches mean something else.
+    Spark hands over again, after a crash or a restart, is not written again: the stream's name, the
+    operation, its number and a checksum of its rows are part of its commit. Raises `ConfigError`
+    for a batch that may be another one of the same name and number.
     """
     given = dict(options or {})
     written = WriteOptions.from_options(given)
@@ -58,31 +65,43 @@ def sink(path: str, options: Mapping[str, str] | None = None) -> Sink:
             # Of several streams that begin at once, one creates the table.
             with suppress(TableExistsError):
                 Table.create(spark, path, rows, options=given)
-        state = load_state(open_storage(path, given), given)
-        last = last_batch(state, stream)
-        if last is not None:
+        storage = open_storage(path, given)
+        state = load_state(storage, given)
+        prefix = _prefix(stream, written.operation)
+        known = committed_batches(state, prefix, batch_id)
+        if known:
+            last = known[max(known)]
             _refuse_other_query(stream, query, last)
-            if last.number >= batch_id:
+            same = known.get(batch_id)
+            if same is not None:
+                if same.rows:
+                    writer = Writer(spark, Env(storage), state, written)
+                    _refuse_other_rows(stream, same, writer.content(written.operation, rows))
                 _log.info("batch %d of stream %s is in %s already", batch_id, stream, path)
                 return
+            if last.number > batch_id:
+                raise _unknown(
+                    stream,
+                    f"batch {batch_id} after its batch {last.number}, and nothing of batch "
+                    f"{batch_id} is in the table",
+                )
         table = Table.open(spark, path, given)
         by = f"@{query}" if query and named else ""
-        table.write(rows, write_id=f"{_prefix(stream)}{batch_id}{by}")
+        table.write(rows, write_id=f"{prefix}{batch_id}{by}")
 
     return write
 
 
-def last_batch(state: TableState, stream: str) -> Batch | None:
-    """Return the last batch of a stream that was committed, or None.
+def committed_batches(state: TableState, prefix: str, number: int) -> Mapping[int, Batch]:
+    """Return batches of a stream that were committed, the last and that of a number among them.
 
-    Batches come in order, so the newest commit of the stream tells. Only a stream that the active
-    timeline does not know of is looked for in the history.
+    Batches come in order, so the newest commits tell of most. Only a stream that the active
+    timeline does not know of, and an old batch, are looked for in the history.
     """
-    for commits in (_active(state), _archived(state, stream)):
-        found = max(_batches(commits, stream), key=lambda batch: batch.number, default=None)
-        if found is not None:
-            return found
-    return None
+    found = {batch.number: batch for batch in _batches(_active(state), prefix)}
+    if not found or (number not in found and number < max(found)):
+        found = {b.number: b for b in _batches(_archived(state, prefix), prefix)} | found
+    return found
 
 
 def _refuse_other_query(stream: str, query: str, last: Batch) -> None:
@@ -95,28 +114,45 @@ def _refuse_other_query(stream: str, query: str, last: Batch) -> None:
         )
 
 
+def _refuse_other_rows(stream: str, same: Batch, rows: str) -> None:
+    if rows != same.rows:
+        ours, theirs = (text.partition(":")[0] for text in (rows, same.rows))
+        raise _unknown(
+            stream,
+            f"batch {same.number} again with other rows ({ours}, and {theirs} were written)",
+        )
+
+
+def _unknown(stream: str, problem: str) -> ConfigError:
+    return ConfigError(
+        f"stream {stream} brings {problem}, so that nobody can tell whether the rows are new",
+        next_step=f"give every sink of one query a {write_keys.STREAM_IDENTIFIER.name} of its own, "
+        "every query a checkpoint of its own, and rows keys that are the same when a batch is made "
+        "again; to write the rows in any case, give a name that was not used before",
+    )
+
+
 def _active(state: TableState) -> Iterator[CommitMetadata]:
     writes = state.timeline.writes()
     state.contents.load_commit_metadata(writes)
     return (state.contents.commit_metadata(i) for i in writes)
 
 
-def _archived(state: TableState, stream: str) -> Iterator[CommitMetadata]:
-    writes = state.history.writes_holding(_prefix(stream))
+def _archived(state: TableState, prefix: str) -> Iterator[CommitMetadata]:
+    writes = state.history.writes_holding(prefix)
     return (state.history.commit_metadata(i) for i in writes)
 
 
-def _prefix(stream: str) -> str:
-    return f"{_PREFIX}{stream}:"
+def _prefix(stream: str, operation: WriteOperation) -> str:
+    return f"{_PREFIX}{stream}:{operation}:"
 
 
-def _batches(commits: Iterator[CommitMetadata], stream: str) -> Iterator[Batch]:
-    prefix = _prefix(stream)
+def _batches(commits: Iterator[CommitMetadata], prefix: str) -> Iterator[Batch]:
     for commit in commits:
         write_id = commit.extra_metadata.get(WRITE_ID) or ""
         number, _, query = write_id[len(prefix) :].partition("@")
         if write_id.startswith(prefix) and number.isdigit():
-            yield Batch(int(number), query)
+            yield Batch(int(number), query, commit.extra_metadata.get(WRITE_ROWS) or "")
 
 
 def _query_id(spark: SparkSession, *, is_named: bool) -> str:

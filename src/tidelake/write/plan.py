@@ -34,6 +34,11 @@ class Workload:
         return sum(self.counts.values())
 
     @property
+    def content(self) -> str:
+        """Return how many rows there are and their checksum, as a commit keeps them."""
+        return f"{self.rows}:{self.checksum}"
+
+    @property
     def partitions(self) -> list[str]:
         """Return the partitions that the rows belong to, sorted."""
         return sorted({partition for partition, _ in self.counts})
