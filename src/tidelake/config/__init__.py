@@ -29,6 +29,7 @@ from tidelake.config.words import (
     QueryType,
     SortMode,
     TimeBasis,
+    UndoneCommits,
     WriteOperation,
 )
 from tidelake.config.write_options import WriteOptions
@@ -63,6 +64,7 @@ __all__ = [
     "SortMode",
     "TableConfig",
     "TimeBasis",
+    "UndoneCommits",
     "WriteOperation",
     "WriteOptions",
     "ZooKeeperOptions",

@@ -13,6 +13,7 @@ from tidelake.config.words import (
     MergePath,
     QueryType,
     TimeBasis,
+    UndoneCommits,
 )
 from tidelake.model import MergeMode, TableType, Word
 
@@ -316,6 +317,15 @@ STREAM_START = _read(
     "Where a stream without a checkpoint starts: `earliest`, `latest` or a time.",
     default="earliest",
     aliases=("hoodie.datasource.streaming.startoffset",),
+)
+STREAM_UNDONE = _read(
+    "tidelake.stream.undone.commits",
+    Kind.WORD,
+    "What a stream does when the last commit that it has brought was taken off the table, by a "
+    "restore or a rollback: `FAIL`, or `GO_ON` with later commits although its rows are gone.",
+    default=UndoneCommits.FAIL.value,
+    choices=_words(UndoneCommits),
+    ours=True,
 )
 MAX_FILES_PER_TRIGGER = _read(
     "maxFilesPerTrigger",

@@ -71,6 +71,13 @@ class HollowCommitPolicy(Word):
     USE_TRANSITION_TIME = "USE_TRANSITION_TIME"
 
 
+class UndoneCommits(Word):
+    """What a stream does once commits that it has brought were taken off the table."""
+
+    FAIL = "FAIL"
+    GO_ON = "GO_ON"
+
+
 class MergePath(Word):
     """How file slices with logs are read: base rows masked in Spark, or rows from workers."""
 

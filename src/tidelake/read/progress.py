@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tidelake.config import UndoneCommits, keys
 from tidelake.errors import IncrementalRangeError
-from tidelake.model import Instant
+from tidelake.model import Action, Instant
 from tidelake.read.incremental import window
 from tidelake.read.state import TableState
 
@@ -14,6 +15,7 @@ START_ANEW = (
     "start the stream anew, with another checkpoint; keep more commits on the timeline than the "
     "stream may fall behind (hoodie.keep.min.commits, hoodie.clean.commits.retained)"
 )
+_SERVICES = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,30 @@ def next_end(state: TableState, start: str | None, limits: Limits) -> str | None
             break
         end = time
     return end
+
+
+def last_commit(state: TableState, time: str) -> str | None:
+    """Return the requested time of the last write that a reader has seen who got to `time`.
+
+    Services move rows about, so what they commit may be undone without a loss. None when all such
+    writes are archived.
+    """
+    for instant in reversed(state.writes_by_time()):
+        at = instant.completion_time if state.by_completion_time else instant.requested_time
+        if (at or "~") <= time and instant.planned_as not in _SERVICES:
+            return instant.requested_time
+    return None
+
+
+def refuse_undone(state: TableState, commit: str | None) -> None:
+    """Raise `IncrementalRangeError` when a write was taken off the table."""
+    if commit is not None and not state.view.times.is_committed(commit):
+        raise IncrementalRangeError(
+            f"commit {commit}, whose rows were brought, was taken off the table by a restore or a "
+            "rollback, and perhaps others before it",
+            next_step="start anew, with another checkpoint and another target; or take these rows "
+            f"out of the target and set {keys.STREAM_UNDONE.name}={UndoneCommits.GO_ON} to go on",
+        )
 
 
 def _ends(state: TableState, start: str | None) -> Iterator[tuple[str, Instant]]:

@@ -24,13 +24,20 @@ from pyspark.sql.streaming.datasource import (
 )
 from typing_extensions import override
 
-from tidelake.config import HollowCommitPolicy, QueryType, keys
+from tidelake.config import HollowCommitPolicy, QueryType, UndoneCommits, keys
 from tidelake.engine import pack
 from tidelake.errors import ConfigError, IncrementalRangeError
 from tidelake.files import read_slice
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
-from tidelake.read.progress import START_ANEW, Limits, latest_time, next_end
+from tidelake.read.progress import (
+    START_ANEW,
+    Limits,
+    last_commit,
+    latest_time,
+    next_end,
+    refuse_undone,
+)
 from tidelake.read.query import is_changes_query
 from tidelake.read.scan import Selection
 from tidelake.read.state import TableState
@@ -39,6 +46,7 @@ from tidelake.spark.shares import PARALLELISM, Share, json_changes, path_of
 from tidelake.table import open_state
 
 _TIME = "time"
+_COMMIT = "commit"
 _EARLIEST = "earliest"
 _LATEST = "latest"
 
@@ -73,7 +81,7 @@ class TidelakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {_TIME: ""}
         state = self._state()
         if given.lower() == _LATEST:
-            return {_TIME: latest_time(state) or ""}
+            return _offset(state, latest_time(state) or "")
         return {_TIME: state.instant(given)}
 
     @override
@@ -92,10 +100,11 @@ class TidelakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._until is not None and began >= self._until:
             return start
         state = self._state()
+        self._refuse_undone(state, start)
         end = next_end(state, began or None, self._wanted(limit))
         if end is None:
             return start
-        return {_TIME: end if self._until is None else min(end, self._until)}
+        return _offset(state, end if self._until is None else min(end, self._until))
 
     @override
     def prepareForTriggerAvailableNow(self) -> None:
@@ -105,13 +114,17 @@ class TidelakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @override
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the shares of one window."""
+        state = self._state()
+        for offset in (start, end):
+            self._refuse_undone(state, offset)
         try:
-            return self._shares(start, end)
+            return self._shares(state, start, end)
         except IncrementalRangeError as cause:
             raise IncrementalRangeError(cause.problem, next_step=START_ANEW) from cause
 
-    def _shares(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        state = self._state()
+    def _shares(
+        self, state: TableState, start: dict[str, Any], end: dict[str, Any]
+    ) -> Sequence[InputPartition]:
         began, until = start[_TIME] or None, end[_TIME] or None
         shares: list[Share] = []
         if is_changes_query(state):
@@ -130,6 +143,10 @@ class TidelakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for batch in batches():
                 yield from conform(pa.Table.from_batches([batch]), self._target).to_batches()
 
+    def _refuse_undone(self, state: TableState, offset: dict[str, Any]) -> None:
+        if keys.STREAM_UNDONE.word(self._settings, UndoneCommits) is not UndoneCommits.GO_ON:
+            refuse_undone(state, offset.get(_COMMIT))
+
     def _wanted(self, limit: ReadLimit) -> Limits:
         if isinstance(limit, ReadAllAvailable):
             return Limits()
@@ -143,6 +160,11 @@ class TidelakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 next_step="read it as a whole, with spark.read",
             )
         return state
+
+
+def _offset(state: TableState, time: str) -> dict[str, Any]:
+    commit = last_commit(state, time)
+    return {_TIME: time} if commit is None else {_TIME: time, _COMMIT: commit}
 
 
 def _refuse_windows(settings: dict[str, str]) -> None:

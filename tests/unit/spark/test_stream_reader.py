@@ -75,6 +75,59 @@ def test_a_stream_that_fell_behind_says_so_and_starts_anew(tmp_path: Path) -> No
     assert sorted(read(stream(lake, maxFilesPerTrigger="1"))[0]) == sorted(lake.rows())
 
 
+@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("undo", ["restore", "rollback"])
+def test_commits_that_were_brought_and_undone_are_told(
+    tmp_path: Path, version: int, undo: str
+) -> None:
+    lake = Lake(tmp_path, MOR, version, BUCKETS)
+    kept = lake.write([row("a", 1)])
+    lake.caretaker().savepoint(kept.requested_time, "")
+    at = read(stream(lake))[1]
+    gone = lake.write([row("b", 1)])
+    found, beyond = read(stream(lake), at)
+    assert found == ["b"]
+    if undo == "restore":
+        lake.caretaker().restore(kept.requested_time)
+    else:
+        lake.caretaker().roll_back(gone.requested_time)
+    for begun in ((beyond, beyond), (at, beyond)):
+        with pytest.raises(IncrementalRangeError, match=f"commit {gone.requested_time}, whose"):
+            stream(lake).partitions(*begun)
+    with pytest.raises(IncrementalRangeError, match="taken off the table"):
+        read(stream(lake), beyond)
+    assert read(stream(lake), at) == ([], at)
+    lake.write([row("c", 1)])
+    with pytest.raises(IncrementalRangeError, match=r"tidelake\.stream\.undone\.commits=GO_ON"):
+        read(stream(lake), beyond)
+    going_on = {"tidelake.stream.undone.commits": "go_on"}
+    found, then = read(stream(lake, **going_on), beyond)
+    assert found == ["c"]
+    assert read(stream(lake), then) == ([], then)
+
+
+@pytest.mark.parametrize("undo", [True, False])
+def test_what_services_did_and_what_was_archived_is_not_undone(
+    tmp_path: Path, *, undo: bool
+) -> None:
+    lake = Lake(tmp_path, MOR, options=BUCKETS)
+    lake.write([row("a", 1)])
+    lake.write([row("a", 2)])
+    compacted = lake.compactor({"hoodie.compact.inline.max.delta.commits": "1"}).both()
+    assert compacted is not None
+    _, at = read(stream(lake))
+    if undo:
+        lake.caretaker().roll_back(compacted.requested_time)
+    else:
+        keeps = {"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3"}
+        for number in range(6):
+            lake.write([row("a", 2 + number)])
+        _, at = read(stream(lake), at)
+        lake.caretaker({**keeps, "hoodie.clean.commits.retained": "1"}).archive()
+        at["commit"] = list(lake.state().history.completion_times())[-1]
+    assert read(stream(lake), at) == ([], at)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
