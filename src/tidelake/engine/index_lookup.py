@@ -13,6 +13,7 @@ from pyspark.sql import types as T  # noqa: N812
 from tidelake.engine.dataframe import to_dataframe
 from tidelake.engine.incoming_rows import CHECK, GROUP, Incoming
 from tidelake.engine.key_columns import KeyColumns
+from tidelake.engine.ordering import comparable, is_lower
 from tidelake.engine.reach import spark_reaches
 from tidelake.engine.spark_types import spark_schema
 from tidelake.errors import UnsupportedTableError
@@ -256,7 +257,8 @@ def clashing_key(rows: Incoming, known: DataFrame, *, is_global: bool) -> str | 
 def in_one_partition(rows: Incoming, merge: MergeSpec) -> Incoming:
     """Return the rows without those that a newer row of their key puts into another partition."""
     fields = merge.ordering_fields if merge.mode is MergeMode.EVENT_TIME else ()
-    newest_first = [F.col(name).desc() for name in (*fields, _ROW)]
+    values = comparable(rows.frame, [F.col(name) for name in fields], merge)
+    newest_first = [value.desc() for value in (*values, F.col(_ROW))]
     by_key = Window.partitionBy(RECORD_KEY).orderBy(*newest_first)
     numbered = rows.frame.withColumn(_ROW, F.monotonically_increasing_id())
     chosen = numbered.withColumn(_CHOSEN, F.first(PARTITION_PATH).over(by_key))
@@ -286,7 +288,7 @@ def tagged_globally(
         )
         return rows.with_frame(_without_known(made))
     if merge.mode is MergeMode.EVENT_TIME:
-        joined = joined.where(~moved | ~_loses(merge.ordering_fields))
+        joined = joined.where(~moved | ~_loses(joined, merge))
     here = F.struct(
         F.col(PARTITION_PATH).alias("path"),
         F.when(~moved, F.col(_FILE)).alias("file"),
@@ -314,13 +316,13 @@ def tagged_globally(
     return rows.with_frame(_without_known(made.drop("_tidelake_step")))
 
 
-def _loses(fields: Sequence[str]) -> Column:
+def _loses(joined: DataFrame, merge: MergeSpec) -> Column:
     """Return whether a row has a lower ordering value than the one that the table has."""
-    lower = F.lit(False)
-    for at, field in reversed(list(enumerate(fields))):
-        ours, theirs = F.col(field), F.col(f"{_ORDERING}{at}")
-        lower = (ours < theirs) | ((ours == theirs) & lower)
-    return F.coalesce(lower, F.lit(False))
+    fields = merge.ordering_fields
+    ours = comparable(joined, [F.col(field) for field in fields], merge)
+    known = [F.col(f"{_ORDERING}{at}") for at in range(len(fields))]
+    theirs = comparable(joined, known, merge)
+    return ~is_lower(theirs, ours) if merge.ties_to_earlier else is_lower(ours, theirs)
 
 
 def _without_known(frame: DataFrame) -> DataFrame:

@@ -36,10 +36,12 @@ from tidelake.engine.merge_plan import (
     sides,
     table_word,
 )
+from tidelake.engine.ordering import is_older_than
 from tidelake.engine.row_count import bad_rows
 from tidelake.engine.worker_process import mapped
 from tidelake.errors import SchemaError
 from tidelake.files.write_task import CHANGE, COLUMNS, Change
+from tidelake.records import MergeSpec
 from tidelake.records.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, top_level
 from tidelake.write.index import Index
 from tidelake.write.keys import KeySpec
@@ -82,6 +84,7 @@ class MergeRows:
     required: frozenset[str]
     keys: KeySpec
     index: Index
+    merge: MergeSpec
     stale_by: Sequence[str] = ()
 
     def partition_paths(self, source: DataFrame) -> DataFrame | None:
@@ -331,7 +334,7 @@ class MergeRows:
             odd.alias(ODD),
             self._per_clause(lambda plan: int(_CHANGE_OF[plan.clause.deed])).alias(CHANGE),
             self._per_clause(lambda plan: plan.column_set).alias(COLUMNS),
-            self._is_stale().alias(_STALE),
+            self._is_stale(made).alias(_STALE),
             self._may_be_known().alias(_UNSURE),
             *(condition.alias(f"{_BAD}{at}") for at, condition in enumerate(bad.values())),
         )
@@ -359,14 +362,11 @@ class MergeRows:
                 found[problem] = _is_one_of(brought) & F.col(f"`{name}`").isNull()
         return found
 
-    def _is_stale(self) -> Column:
+    def _is_stale(self, made: DataFrame) -> Column:
         """Return whether a row is older than the one that the table has."""
         if not self._ordering():
             return F.lit(False)
-        lower = F.lit(False)
-        for field in reversed(self.stale_by):
-            new, old = _field(field), _field(f"{_OLD_ORDER}{field}")
-            lower = (new < old) | ((new == old) & lower)
+        lower = is_older_than(made, self.stale_by, _OLD_ORDER, self.merge)
         updates = [
             at for at, plan in enumerate(self.plan.clauses) if plan.clause.deed is Deed.UPDATE
         ]
@@ -386,10 +386,6 @@ class MergeRows:
             next_step="name columns as target.x and source.x; the table has "
             f"{', '.join(self.columns.names)}, the source has {', '.join(columns)}",
         )
-
-
-def _field(path: str) -> Column:
-    return F.col(".".join(f"`{name}`" for name in path.split(".")))
 
 
 def _is_one_of(clauses: Sequence[int]) -> Column:

@@ -79,6 +79,7 @@ def set_up(
         required=shape.required,
         keys=choice.keys,
         index=choice.index,
+        merge=merge,
         stale_by=shape.ordering if merge.fill is Fill.NONE else (),
     )
     looked_at = read_columns(request, plan, on, shape)

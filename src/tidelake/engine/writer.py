@@ -52,6 +52,7 @@ from tidelake.engine.merge_plan import condition_of_target, matching, sides
 from tidelake.engine.merge_rows import count_changes, unsure_inserts, without_stale
 from tidelake.engine.merge_setup import set_up
 from tidelake.engine.metadata_groups import compact_on
+from tidelake.engine.ordering import is_older_than
 from tidelake.engine.placement import fits_one_task, spread
 from tidelake.engine.python_groups import BucketsOfKeys, RingsOfPartitions, python_groups
 from tidelake.engine.record_lookup import Doubts, RecordLookup
@@ -65,6 +66,7 @@ from tidelake.files.write_task import ColumnSet
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.model import Commit, MergeMode
 from tidelake.read.state import TableSchema, TableState
+from tidelake.records import Fill
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY, top_level
 from tidelake.txn import Transaction
 from tidelake.write.groups import live_groups
@@ -90,6 +92,8 @@ _SORTED = frozenset(
 )
 #: So many rows are sent to every task that reads keys of the table; more take a shuffle.
 _FEW_ROWS = 100_000
+#: What the columns are called that hold ordering values of before an update.
+_BEFORE = "_tidelake_before_"
 #: Where a session does not tell how many cores it has.
 _UNKNOWN_CORES = 16
 
@@ -182,9 +186,24 @@ class Writer:
         _refuse_misfits(
             frame, {n: t.is_lost(kinds[n]) for n, t in typed.items() if not t.surely_fits(kinds[n])}
         )
-        made = frame.withColumns({n: t.fitted(kinds[n]) for n, t in typed.items()})
+        made = self._updated(frame, {n: t.fitted(kinds[n]) for n, t in typed.items()})
         brought = self._brought(columns, list(changed))
         return self._change_read(WriteOperation.UPSERT, made, write_id, brought)
+
+    def _updated(self, frame: DataFrame, values: Mapping[str, Column]) -> DataFrame:
+        """Return the rows with new values, without those that are older than they were.
+
+        These change nothing; as partial records in a log they might, beside others.
+        """
+        merge = self._session.merge
+        by_time = merge.mode is MergeMode.EVENT_TIME and merge.fill is Fill.NONE
+        ordering = top_level(merge.ordering_fields) if by_time else []
+        if not any(name in values for name in ordering):
+            return frame.withColumns(dict(values))
+        before = {f"{_BEFORE}{name}": F.col(f"`{name}`") for name in ordering}
+        made = frame.withColumns({**before, **values})
+        is_older = is_older_than(made, merge.ordering_fields, _BEFORE, merge)
+        return made.where(~is_older).drop(*before)
 
     def _brought(self, columns: Sequence[str], changed: Sequence[str]) -> ColumnSet | None:
         """Return what rows of an update bring, or None where they are written whole.

@@ -30,7 +30,8 @@ _OPEN = -1
 _GONE = -2
 #: The values of each ordering field.
 Ordering = tuple[pl.Series, ...]
-_BINLOG = r"(\d+)\.(\d+)$"
+#: A text ordering value of MySQL: the number of a file, and a position in it.
+BINLOG = r"(\d+)\.(\d+)$"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -397,7 +398,7 @@ def _comparable(ordering: Ordering, spec: MergeSpec) -> Iterator[pl.Series]:
     for values in ordering:
         if spec.binlog_ordering and values.dtype == pl.String:
             for group in (1, 2):
-                yield values.str.extract(_BINLOG, group).cast(pl.Int64, strict=False)
+                yield values.str.extract(BINLOG, group).cast(pl.Int64, strict=False)
         elif values.dtype == pl.Boolean:
             yield values.cast(pl.Int8)
         elif values.dtype.is_float():
