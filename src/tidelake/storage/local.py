@@ -27,6 +27,9 @@ _ASIDE = count()
 #: makes a file in a folder that is about to go.
 _FOLDER_ATTEMPTS = 10
 
+#: Hudi reads files about the table into one array of Java's, which cannot hold more.
+_MOST_BYTES = (1 << 31) - 1
+
 T = TypeVar("T")
 
 
@@ -45,7 +48,7 @@ class LocalStorage:
     def read(self, path: str) -> bytes:
         """Return the whole file, or raise `MissingFileError`."""
         with _guard(path), self._opened(path, buffering=0) as file:
-            return file.read()
+            return _whole(path, file)
 
     def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
         """Return every file, in the order asked for."""
@@ -86,9 +89,12 @@ class LocalStorage:
                         continue
                     try:
                         found = entry.stat()
+                        _refuse_special(f"{folder}/{entry.name}", found.st_mode)
                     except FileNotFoundError:
-                        continue  # deleted since the folder was opened, or a link to nowhere
-                    _refuse_special(f"{folder}/{entry.name}", found.st_mode)
+                        if not os.path.islink(entry.path):  # noqa: PTH114 - the path is text
+                            continue  # deleted since the folder was opened
+                        # What a link to nowhere stood for is missed by whoever reads it.
+                        found = entry.stat(follow_symlinks=False)
                     files.append(_info(entry.name, found))
         except MissingFileError:
             return Folder()
@@ -103,12 +109,8 @@ class LocalStorage:
     def files_below(self, folder: str) -> Sequence[str]:
         """Return the paths, sorted, of all files in `folder` and in the folders below it."""
         with _guard(folder):
-            found = [
-                os.path.join(at, name)[len(self._prefix) :]  # noqa: PTH118 - the path is text
-                for at, _, names in os.walk(self._full(folder), followlinks=True)
-                for name in names
-            ]
-        return sorted(found)
+            root = os.path.realpath(self._root)
+            return sorted(path[len(self._prefix) :] for path in _walked(self._full(folder), root))
 
     def make_folder(self, folder: str) -> None:
         """Create `folder` and those above it."""
@@ -151,7 +153,7 @@ class LocalStorage:
     def read_tagged(self, path: str) -> Tagged:
         """Return the whole file with its tag, or raise `MissingFileError`."""
         with _guard(path), self._opened(path, buffering=0) as file:
-            return Tagged(file.read(), _tag(os.fstat(file.fileno())))
+            return Tagged(_whole(path, file), _tag(os.fstat(file.fileno())))
 
     def put_if_tagged(self, path: str, data: bytes, tag: str) -> str | None:
         """Replace the file that still has `tag`; return its new tag, or None when it has not."""
@@ -289,6 +291,36 @@ class LocalStorage:
             Path(aside).unlink(missing_ok=True)
 
 
+def _walked(top: str, root: str) -> Iterator[str]:
+    """Yield the paths of all files below `top`, those behind links out of `root` too.
+
+    A link to another place in `root`, or to one that holds it, shows what has a name of its own
+    already, and may lead around in circles. No folder is looked into twice.
+    """
+    seen: set[tuple[int, int]] = set()
+    todo = [top]
+    while todo:
+        at = todo.pop()
+        try:
+            here = os.stat(at)  # noqa: PTH116 - the path is text
+            if (here.st_dev, here.st_ino) in seen:
+                continue
+            seen.add((here.st_dev, here.st_ino))
+            with os.scandir(at) as entries:
+                for entry in entries:
+                    if not entry.is_dir():
+                        yield entry.path
+                    elif not entry.is_symlink() or _leads_out(entry.path, root):
+                        todo.append(entry.path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # another process deleted it, or there is none
+
+
+def _leads_out(link: str, root: str) -> bool:
+    place = os.path.realpath(link)
+    return os.path.commonpath((root, place)) not in (root, place)
+
+
 def _while_folders_move(act: Callable[[], T]) -> T:
     """Do `act`, from its beginning when another process took or filled a folder meanwhile."""
     for _ in range(_FOLDER_ATTEMPTS - 1):
@@ -306,6 +338,30 @@ def _write_durably(file: BinaryIO, data: bytes) -> None:
     file.write(data)
     file.flush()
     os.fsync(file.fileno())
+
+
+def _whole(path: str, file: BinaryIO) -> bytes:
+    size_bytes = os.fstat(file.fileno()).st_size
+    if _is_of_table(path) and size_bytes > _MOST_BYTES:
+        raise _too_large(path, size_bytes)
+    try:
+        return file.read()
+    except MemoryError:
+        raise _too_large(path, size_bytes) from None
+
+
+def _is_of_table(path: str) -> bool:
+    """Return whether a file is about the table, and none of its data files."""
+    return path.startswith(".hoodie/")
+
+
+def _too_large(path: str, size_bytes: int) -> StorageError:
+    return StorageError(
+        path,
+        f"it has {size_bytes:,} bytes, which is more than can be read at once",
+        next_step="no engine writes such a file: restore it from a backup, or give the process "
+        "more memory where it is a large log",
+    )
 
 
 def _tag(found: os.stat_result) -> str:

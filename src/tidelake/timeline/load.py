@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from tidelake.config import TableConfig
-from tidelake.errors import CorruptFileError, UnsupportedTableError
+from tidelake.errors import CorruptFileError, Malformed, UnsupportedTableError, reading
 from tidelake.formats.file_name import is_data_file
 from tidelake.formats.instant_name import LAYOUT_1, LAYOUT_2, InstantName
 from tidelake.model import Action, Instant, State
@@ -23,6 +23,7 @@ def load_timeline(storage: Storage, config: TableConfig) -> Timeline:
     """Return the active timeline; the cost does not depend on how long its history is."""
     folder = storage.list(config.timeline_folder)
     _refuse_half_migrated(storage, config, folder)
+    _refuse_folders(config, folder)
     found = _collapse(folder.files, config)
     late = late_files(
         storage,
@@ -43,11 +44,14 @@ def completion_time_from(modified_ms: int, config: TableConfig) -> str:
     """Return a file's modification time as the completion time that layout 1 does not write down.
 
     The zone is that of the table's other times: UTC, or where the table says LOCAL that of this
-    process, as in Hudi.
+    process, as in Hudi. Raise `Malformed` for a time that no calendar has.
     """
-    moment = datetime.fromtimestamp(modified_ms / 1000, timezone.utc)
-    if not config.timeline_timezone_utc:
-        moment = moment.astimezone()
+    try:
+        moment = datetime.fromtimestamp(modified_ms / 1000, timezone.utc)
+        if not config.timeline_timezone_utc:
+            moment = moment.astimezone()
+    except (ValueError, OverflowError, OSError) as cause:
+        raise Malformed(f"it was modified {modified_ms} ms after 1970, which is no time") from cause
     return f"{moment:%Y%m%d%H%M%S}{modified_ms % 1000:03d}"
 
 
@@ -61,7 +65,10 @@ class _Seen:
     def completion_time(self) -> str | None:
         if self.name.state is not State.COMPLETED:
             return None
-        return self.name.completion_time or completion_time_from(self.file.modified_ms, self.config)
+        if self.name.completion_time is not None:
+            return self.name.completion_time
+        with reading(f"{self.config.timeline_folder}/{self.file.name}"):
+            return completion_time_from(self.file.modified_ms, self.config)
 
     @property
     def progress(self) -> tuple[int, bool]:
@@ -125,6 +132,15 @@ def _outside_meta(storage: Storage) -> Iterator[str]:
     for name in top.folders:
         if name != _META_FOLDER:
             yield from storage.files_below(name)
+
+
+def _refuse_folders(config: TableConfig, folder: Folder) -> None:
+    """Refuse a timeline where a folder has the name of an instant: the file there is lost."""
+    for name in folder.folders:
+        if InstantName.parse(name, config.layout_version) is not None:
+            raise CorruptFileError(
+                f"{config.timeline_folder}/{name}", "it is a folder, and instants are files"
+            )
 
 
 def _refuse_half_migrated(storage: Storage, config: TableConfig, folder: Folder) -> None:

@@ -60,6 +60,7 @@ from tidelake.errors import (
     CommitOutcomeUnknownError,
     InstantLostError,
     LockTimeoutError,
+    Malformed,
     MissingFileError,
     SameWriteError,
     StorageError,
@@ -700,6 +701,6 @@ class Transaction:
     def _modification_time(self, path: str) -> str | None:
         try:
             found = self._storage.stat(path)
-        except StorageError:
+            return completion_time_from(found.modified_ms, self.config) if found else None
+        except (StorageError, Malformed):
             return None  # the write counts, whatever its time is
-        return completion_time_from(found.modified_ms, self.config) if found else None

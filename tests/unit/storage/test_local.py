@@ -8,7 +8,7 @@ from threading import Event, Thread
 
 import pytest
 
-from tidelake.errors import StorageError
+from tidelake.errors import MissingFileError, StorageError
 from tidelake.storage import LocalStorage, SubStorage, open_storage
 
 
@@ -31,7 +31,9 @@ def test_paths_never_leave_the_root(tmp_path: Path, path: str) -> None:
             ask(path)
 
 
-def test_links_are_followed_and_links_to_nowhere_skipped(tmp_path: Path) -> None:
+def test_links_are_followed_and_those_to_nowhere_are_missed_by_who_reads_them(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a").write_bytes(b"x")
     (tmp_path / "table").mkdir()
@@ -39,8 +41,10 @@ def test_links_are_followed_and_links_to_nowhere_skipped(tmp_path: Path) -> None
     (tmp_path / "table" / "dangling").symlink_to(tmp_path / "nowhere")
     storage = LocalStorage(str(tmp_path / "table"))
     assert storage.list("").folders == ["p"]
-    assert storage.list("").files == []
+    assert [file.name for file in storage.list("").files] == ["dangling"]
     assert storage.read("p/a") == b"x"
+    with pytest.raises(MissingFileError):
+        storage.read("dangling")
 
 
 def test_refusals_of_the_system_name_the_path(tmp_path: Path) -> None:
@@ -139,3 +143,54 @@ def test_files_are_made_while_others_delete_their_folders(tmp_path: Path) -> Non
     finally:
         is_over.set()
         deletes.join()
+
+
+@pytest.mark.timeout(20)
+def test_links_in_circles_are_walked_once(tmp_path: Path) -> None:
+    folder = tmp_path / "table" / "p"
+    folder.mkdir(parents=True)
+    (folder / "file").write_bytes(b"x")
+    (tmp_path / "outside" / "sub").mkdir(parents=True)
+    (tmp_path / "outside" / "sub" / "other").write_bytes(b"x")
+    for n in range(8):
+        (folder / f"here{n}").symlink_to(".")
+        (folder / f"up{n}").symlink_to("..")
+        (folder / f"above{n}").symlink_to(tmp_path)
+        (tmp_path / "outside" / f"back{n}").symlink_to(folder)
+        (tmp_path / "outside" / f"round{n}").symlink_to(tmp_path / "outside")
+    (folder / "out").symlink_to(tmp_path / "outside")
+    storage = LocalStorage(str(tmp_path / "table"))
+    assert storage.files_below("") == ["p/file", "p/out/sub/other"]
+    assert storage.files_below("p") == ["p/file", "p/out/sub/other"]
+    assert storage.files_below("gone") == []
+
+
+def test_files_behind_a_link_inside_of_the_table_are_listed_by_their_own_name(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "data").write_bytes(b"x")
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta" / "link").symlink_to(tmp_path / "p")
+    storage = LocalStorage(str(tmp_path))
+    assert storage.files_below("meta") == []
+    assert storage.files_below("meta/link") == ["meta/link/data"]
+
+
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    storage = LocalStorage(str(tmp_path))
+    for look in (storage.files_below, storage.list):
+        with pytest.raises(StorageError):
+            look("loop")
+
+
+@pytest.mark.parametrize("path", [".hoodie/hoodie.properties", "p/x.log"])
+def test_a_file_that_no_memory_holds_is_refused(tmp_path: Path, path: str) -> None:
+    (tmp_path / path).parent.mkdir()
+    with (tmp_path / path).open("wb") as file:
+        file.truncate(1 << 43)
+    storage = LocalStorage(str(tmp_path))
+    for read in (storage.read, storage.read_tagged):
+        with pytest.raises(StorageError, match="than can be read at once"):
+            read(path)

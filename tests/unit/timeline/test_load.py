@@ -202,3 +202,36 @@ def test_the_empty_folders_that_a_downgrade_leaves_are_no_harm() -> None:
 )
 def test_pending_instants_of_golden_tables(name: str, pending: list[Action]) -> None:
     assert [i.action for i in load(memory_table(name)).pending] == pending
+
+
+@pytest.mark.parametrize("modified_s", [-62_135_596_801, 253_402_300_800, 1 << 40])
+@pytest.mark.parametrize("utc", [True, False])
+def test_a_completed_file_of_no_time_is_refused(modified_s: int, utc: bool) -> None:
+    config = load_table_config(table([], version=6))
+    config = replace(config, timeline_timezone_utc=utc)
+    storage = MemoryStorage({f".hoodie/{T1}.commit": b""}, now_ms=lambda: modified_s * 1000)
+    with pytest.raises(CorruptFileError, match="which is no time"):
+        load_timeline(storage, config)
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_a_folder_in_the_place_of_an_instant_is_refused(version: int) -> None:
+    name = f"{T2}.deltacommit" if version < 8 else f"{T2}_{C1}.deltacommit"
+    storage = table([f"{T1}.commit.requested", f"{name}/file"], version=version)
+    with pytest.raises(CorruptFileError, match="it is a folder"):
+        load(storage)
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_a_link_to_nowhere_in_the_place_of_an_instant_is_still_one(
+    tmp_path: Path, version: int
+) -> None:
+    name = f"{T2}.deltacommit" if version < 8 else f"{T2}_{C1}.deltacommit"
+    storage = LocalStorage(str(tmp_path))
+    sound = table([f"{T1}.commit.requested", name], version=version)
+    for path in sound.files_below(""):
+        storage.put(path, sound.read(path))
+    place = tmp_path / load_table_config(storage).timeline_folder / name
+    place.unlink()
+    place.symlink_to(tmp_path / "nowhere")
+    assert [i.requested_time for i in load(storage).instants] == [T1, T2]
