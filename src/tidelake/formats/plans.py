@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from tidelake.errors import Malformed
 from tidelake.formats import avro_file, avro_schemas, table_path
 from tidelake.formats._wire_record import CORE, from_wire, to_wire
+from tidelake.formats.file_name import UNKNOWN_WRITE_TOKEN, format_log, parse_base
 
 P = TypeVar("P")
 
@@ -356,11 +357,15 @@ def refuse_foreign_names(plan: object) -> None:
             table_path.entry(table_path.partition(partition).rpartition("/")[2])
     elif isinstance(plan, RollbackPlan):
         _refuse_newer(plan.version)
-        if plan.instant_to_rollback is not None:
-            table_path.instant_time(plan.instant_to_rollback.commit_time)
+        target = plan.instant_to_rollback
+        if target is not None:
+            table_path.instant_time(target.commit_time)
         for request in plan.rollback_requests or ():
             names = (*request.files_to_be_deleted, *(request.log_blocks_to_be_deleted or ()))
             table_path.data_files(request.partition_path, names)
+            _refuse_others(request, None if target is None else target.commit_time)
+            if request.log_blocks_to_be_deleted:
+                _refuse_no_slice(request)
     elif isinstance(plan, RestorePlan):
         _refuse_newer(plan.version)
         for instant in plan.instants_to_rollback:
@@ -373,6 +378,30 @@ def refuse_foreign_names(plan: object) -> None:
             table_path.partition(operation.partition_path)
 
 
+def _refuse_others(request: RollbackRequest, failed_time: str | None) -> None:
+    """Raise `Malformed` for the base file of another write, which has that one's time.
+
+    Logs have the time of their slice up to table version 7.
+    """
+    for path in request.files_to_be_deleted:
+        base = parse_base(request.partition_path, _last_part(path), 0)
+        if base is not None and base.instant_time != failed_time:
+            raise Malformed(f"the rollback of {failed_time} deletes {path}, which is of another")
+
+
+def _refuse_no_slice(request: RollbackRequest) -> None:
+    """Raise `Malformed` unless a log can be added to the slice whose blocks are taken back."""
+    table_path.data_file(
+        request.partition_path,
+        format_log(
+            file_id=request.file_id or "",
+            instant_time=request.latest_base_instant or "",
+            version=1,
+            write_token=UNKNOWN_WRITE_TOKEN,
+        ),
+    )
+
+
 def _refuse_newer(version: int | None) -> None:
     if version is not None and version > _NEWEST_VERSION:
         raise Malformed(f"the plan is of version {version}, and {_NEWEST_VERSION} is the newest")
@@ -382,7 +411,9 @@ def decode_archived(kind: type[P], data: bytes) -> P:
     """Return a `kind` from history, where Hudi 1.0.2 left bare Avro without a container."""
     if data.startswith(avro_file.MAGIC):
         return decode(kind, data)
-    return from_wire(kind, avro_file.decode_bare(data, _SCHEMAS[kind]))
+    found = from_wire(kind, avro_file.decode_bare(data, _SCHEMAS[kind]))
+    refuse_foreign_names(found)
+    return found
 
 
 def from_archive(kind: type[P], raw: Mapping[str, Any]) -> P:

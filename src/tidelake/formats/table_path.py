@@ -15,7 +15,7 @@ from tidelake.formats.file_name import is_data_file
 
 META_FOLDER = ".hoodie"
 
-_INSTANT = re.compile(r"[0-9]{1,32}")
+_INSTANT = re.compile(r"[0-9]+")
 #: Parts of a path that are no name of a folder or file.
 _NO_NAMES = frozenset({"", ".", ".."})
 

@@ -32,7 +32,10 @@ def to_instant(time: str | int | datetime, zone: tzinfo | None = timezone.utc) -
     Digits of any other length pass unchanged: people write `0` and `000` for the beginning.
     """
     if isinstance(time, datetime):
-        return instant_text(time.astimezone(zone) if time.tzinfo else time)
+        try:
+            return instant_text(time.astimezone(zone) if time.tzinfo else time)
+        except OverflowError:
+            raise _unreadable(str(time)) from None
     text = str(time).strip()
     if _SECONDS.fullmatch(text):
         return text + "999"
@@ -50,7 +53,7 @@ def to_instant(time: str | int | datetime, zone: tzinfo | None = timezone.utc) -
         if offset:
             shift = datetime.strptime(offset.replace("Z", "+0000"), "%z").tzinfo
             moment = moment.replace(tzinfo=shift).astimezone(zone)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise _unreadable(text) from None
     return instant_text(moment)
 

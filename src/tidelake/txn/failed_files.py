@@ -187,10 +187,10 @@ class Undone:
             names = [f.name for f in self.storage.list(partition).files]
             logs = [f for f in _logs(partition, names) if _slice_key(f) == key]
             for log in logs:
-                if log.write_token == UNKNOWN_WRITE_TOKEN:
-                    blocks = decode_blocks(self.storage.read(log.path))
-                    if any(b.is_rollback and b.target_instant_time == failed_time for b in blocks):
-                        return log, len(command)
+                if log.write_token == UNKNOWN_WRITE_TOKEN and _takes_back(
+                    self.storage, log, failed_time
+                ):
+                    return log, len(command)
             version = 1 + max((log.version for log in logs), default=0)
             name = format_log(
                 file_id=file_id,
@@ -263,6 +263,14 @@ def _holds(storage: Storage, log: LogFile, instant_time: str) -> bool:
             return instant_time in block_instants(file)
         except Malformed:
             return True  # to take back what is not there does no harm
+
+
+def _takes_back(storage: Storage, log: LogFile, instant_time: str) -> bool:
+    try:
+        blocks = decode_blocks(storage.read(log.path))
+        return any(b.is_rollback and b.target_instant_time == instant_time for b in blocks)
+    except Malformed:
+        return False  # to take it back twice does no harm
 
 
 def _slice_key(log: LogFile) -> tuple[str, str, str]:

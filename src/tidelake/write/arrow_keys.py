@@ -170,7 +170,13 @@ def _formatted(spec: KeySpec, value: object) -> str:
         )
     moment = _moment(spec, value)
     zone = settings.get("output.timezone") or settings.get("timezone")
-    moment = moment.astimezone(_zone(zone)) if zone else moment
+    try:
+        moment = moment.astimezone(_zone(zone)) if zone else moment
+    except OverflowError as cause:
+        raise SchemaError(
+            f"the partition value {value!r} is in no year from 1 to 9999 in {zone}",
+            next_step="correct the rows, or hoodie.keygen.timebased.output.timezone",
+        ) from cause
     made = []
     for found in _TOKEN.finditer(output):
         token = found[0]
@@ -208,10 +214,17 @@ def _moment(spec: KeySpec, value: object) -> datetime:
             f"the partition value {value!r} does not fit hoodie.keygen.timebased.input.dateformat",
             next_step="correct the rows or the format",
         )
-    # Hudi takes a null for the first moment after the epoch.
-    number = 1.0 if value is None else _number(value)
-    millis = int(number * UNIT_MS[unit or "SECONDS"])
-    return datetime.fromtimestamp(millis / 1000, timezone.utc)
+    try:
+        # Hudi takes a null for the first moment after the epoch.
+        number = 1.0 if value is None else _number(value)
+        millis = int(number * UNIT_MS[unit or "SECONDS"])
+        return datetime.fromtimestamp(millis / 1000, timezone.utc)
+    except (ValueError, OverflowError, OSError) as cause:
+        raise SchemaError(
+            f"the partition value {value!r} is no number of {(unit or 'SECONDS').lower()} since "
+            "1970 that a calendar has",
+            next_step="correct the rows, or hoodie.keygen.timebased.timestamp.type",
+        ) from cause
 
 
 def _number(value: object) -> float:

@@ -7,6 +7,7 @@ import pytest
 from tidelake.errors import Malformed
 from tidelake.formats import commit_metadata, lsm_history, plans, table_path
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
+from tidelake.formats.instant_name import InstantName
 from tidelake.formats.marker_name import marker_folder, parse_marker
 from tidelake.formats.plans import (
     CleanerPlan,
@@ -71,6 +72,20 @@ def _rollback(
     )
 
 
+def _take_back(file_id: str, base_instant: str) -> RollbackPlan:
+    return RollbackPlan(
+        instant_to_rollback=InstantInfo(commit_time="20260101000000000", action="deltacommit"),
+        rollback_requests=(
+            RollbackRequest(
+                partition_path="p",
+                file_id=file_id,
+                latest_base_instant=base_instant,
+                log_blocks_to_be_deleted={LOG: 1},
+            ),
+        ),
+    )
+
+
 def _savepoint(partition: str, path: str) -> SavepointMetadata:
     kept = SavepointPartitionMetadata(partition_path=partition, savepoint_data_file=(path,))
     return SavepointMetadata(
@@ -94,6 +109,9 @@ FOREIGN_PLANS = (
     CleanerPlan(policy="X", partitions_to_be_deleted=(".hoodie/.temp",)),
     CleanerPlan(policy="X", version=3),
     _rollback(version=3),
+    _rollback(path=BASE.replace("20260101000000000", "20260101000000001")),
+    *(_take_back(file_id, time) for file_id in ("", "..", "a/b", "a_b") for time in ("1", "")),
+    *(_take_back("aa-0", time) for time in ("", "../1", "x")),
     RestorePlan(version=3),
 )
 
@@ -105,7 +123,14 @@ def test_no_plan_names_what_is_not_of_the_table(plan: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "plan", [_clean("", f"/t/{LOG}"), _clean("p", f"/t/p/{BASE}"), _rollback(), _savepoint("", LOG)]
+    "plan",
+    [
+        _clean("", f"/t/{LOG}"),
+        _clean("p", f"/t/p/{BASE}"),
+        _rollback(),
+        _take_back("aa-0", "20260101000000000"),
+        _savepoint("", LOG),
+    ],
 )
 def test_plans_that_name_data_files(plan: object) -> None:
     assert plans.decode(type(plan), plans.encode(plan)) == plan
@@ -140,3 +165,10 @@ def test_no_marker_is_of_anything_but_a_data_file(path: str) -> None:
 def test_no_folder_of_markers_is_that_of_all(time: str) -> None:
     with pytest.raises(Malformed):
         marker_folder(time)
+
+
+@pytest.mark.parametrize("digits", [1, 17, 33, 200])
+def test_an_instant_of_any_length_has_a_folder_of_markers(digits: int) -> None:
+    name = InstantName.parse(f"{'9' * digits}.deltacommit.requested", 2)
+    assert name is not None
+    assert marker_folder(name.requested_time).endswith("9" * digits)

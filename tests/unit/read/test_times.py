@@ -44,8 +44,20 @@ def test_epoch_and_zoned_times_are_shown_on_the_timeline_s_clock() -> None:
     assert to_instant("2026-03-01T10:15:00Z", EAST) == "20260301121500000"
 
 
-@pytest.mark.parametrize("given", ["yesterday", "2026-13-01", "2026-03-01 25:00:00", "", "-5"])
-def test_what_is_no_time_is_refused_with_examples(given: str) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        "yesterday",
+        "2026-13-01",
+        "2026-03-01 25:00:00",
+        "",
+        "-5",
+        "9999-12-31 23:59:59-12:00",
+        "0001-01-01 00:00:00+14:00",
+        datetime.max.replace(tzinfo=timezone(-timedelta(hours=1))),
+    ],
+)
+def test_what_is_no_time_is_refused_with_examples(given: str | datetime) -> None:
     with pytest.raises(ConfigError, match="not a point in time") as refused:
         to_instant(given)
     assert "2026-03-01" in refused.value.next_step

@@ -144,3 +144,23 @@ def test_bucket_words_hash_chosen_fields() -> None:
     assert keys is not None
     words = bucket_words(made, ROWS, keys, ("id",), 8)
     assert words.to_pylist() == [f"{bucket_of([i], 8):08d}" for i in ("a", "b", "c")]
+
+
+@pytest.mark.parametrize("value", [10**18, -(10**18), float("nan"), float("inf"), 1e300, "soon"])
+@pytest.mark.parametrize("unit", ["EPOCHMILLISECONDS", "UNIX_TIMESTAMP"])
+def test_a_partition_value_that_is_no_time_is_refused(value: object, unit: str) -> None:
+    made = timed("ms", output_dateformat="yyyy", timestamp_type=unit)
+    with pytest.raises(SchemaError, match="a calendar has"):
+        partition_paths(made, pa.table({"ms": [value]}))
+
+
+def test_a_partition_value_of_another_year_where_it_is_shown_is_refused() -> None:
+    made = timed(
+        "t",
+        output_dateformat="yyyy",
+        timestamp_type="EPOCHMILLISECONDS",
+        output_timezone="Asia/Tokyo",
+    )
+    last = datetime(9999, 12, 31, 23, tzinfo=timezone.utc)
+    with pytest.raises(SchemaError, match="no year from 1 to 9999"):
+        partition_paths(made, pa.table({"t": pa.array([last], pa.timestamp("us", "UTC"))}))
