@@ -14,13 +14,14 @@ _SHOWN_OVERLAP = 3
 
 _IN_URL = re.compile(r"(?<=://)[^/\s:@]*:[^/\s]*@")
 _IN_QUERY = re.compile(
-    r"(?i)\b((?:x-amz-)?(?:signature|credential|security-token)|sig|token|password|secret)=[^&\s]+"
+    r"(?i)(?:\b|(?<=%3f)|(?<=%26))"
+    r"((?:x-amz-)?(?:signature|credential|security-token)|sig|token|password|secret)(=|%3d)[^&\s]+"
 )
 
 
 def redacted(text: str) -> str:
     """Return `text` without the credentials that addresses in it carry."""
-    return _IN_QUERY.sub(r"\1=***", _IN_URL.sub("***@", text))
+    return _IN_QUERY.sub(r"\1\2***", _IN_URL.sub("***@", text))
 
 
 class TidelakeError(Exception):

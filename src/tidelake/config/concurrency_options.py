@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from typing_extensions import Self
 
@@ -63,7 +63,7 @@ class DynamoDbOptions:
     table: str
     key: str | None
     region: str | None
-    endpoint: str | None
+    endpoint: str | None = field(repr=False)
     lease_ms: int
 
     @classmethod

@@ -29,6 +29,9 @@ _SPELLINGS = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"} | {
     scheme: scheme for scheme in ("az", "abfs", "abfss", "azure", "adl")
 }
 
+#: How the long names of buckets and access points begin, which have colons.
+_RESOURCE_NAME = "arn:"
+
 #: What Hadoop calls the settings of an S3 client, and what obstore calls them.
 _HADOOP_S3 = {
     "fs.s3a.access.key": "aws_access_key_id",
@@ -80,9 +83,17 @@ def storage_spec(uri: str, options: Mapping[str, str] | None = None) -> StorageS
     scheme = _SPELLINGS.get(found[1].lower())
     if scheme is None:
         raise _unreachable(uri, found[1])
-    if not found[2] or not found[3].partition("/")[0]:
+    bucket = found[3].partition("/")[0]
+    if ":" in bucket and "@" in found[3] and not bucket.startswith(_RESOURCE_NAME):
+        # Not even part of it is shown: a secret may hold any character.
         raise ConfigError(
-            f"{uri} names no bucket", next_step=f"write {scheme}://BUCKET/PATH/TO/TABLE"
+            f"the address {scheme}://... of a table carries credentials",
+            next_step="give them as options, such as fs.s3a.access.key and fs.s3a.secret.key, or "
+            f"in the environment, and write {scheme}://BUCKET/PATH/TO/TABLE",
+        )
+    if not found[2] or not bucket or " " in bucket or not bucket.isprintable():
+        raise ConfigError(
+            f"{uri!r} names no bucket", next_step=f"write {scheme}://BUCKET/PATH/TO/TABLE"
         )
     return StorageSpec(f"{scheme}://{found[3].rstrip('/')}", tuple(sorted(kept.items())))
 
@@ -188,8 +199,10 @@ def _refuse_odd_endpoint(endpoint: str | None) -> None:
     found = None if endpoint is None else _ENDPOINT.fullmatch(endpoint)
     port = int(found["port"] or 0) if found else 0
     if endpoint is not None and (found is None or port > _LAST_PORT):
+        # A secret may hold any character, so that where it ends cannot be told.
+        shown = "that was given" if "@" in endpoint else repr(endpoint)
         raise ConfigError(
-            f"the endpoint {endpoint!r} is no address of a server",
+            f"the endpoint {shown} is no address of a server",
             next_step="write http://HOST:PORT or https://HOST:PORT",
         )
 

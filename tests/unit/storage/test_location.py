@@ -145,3 +145,29 @@ def test_spark_gets_the_options_of_the_storage_in_hadoops_words() -> None:
 def test_anonymous_access_is_anonymous_on_both_sides() -> None:
     found = spark_options(storage_spec("s3://bucket/t", {"aws_skip_signature": "true"}))
     assert found["fs.s3a.aws.credentials.provider"].endswith("AnonymousAWSCredentialsProvider")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://AKIA:s3cr3t@bucket/t",
+        "s3a://AKIA:s3/cr3t@bucket/t",
+        "gs://me:s3cr3t@bucket/t",
+        "abfss://me:s3cr3t@account.dfs.core.windows.net/t",
+    ],
+)
+def test_an_address_with_credentials_is_refused_and_not_shown(uri: str) -> None:
+    with pytest.raises(ConfigError, match="carries credentials") as refused:
+        open_storage(uri)
+    assert "cr3t" not in str(refused.value)
+
+
+@pytest.mark.parametrize("bucket", ["a b", "a\nb", "a\0b", "\u00a0", "\udcff"])
+def test_a_bucket_that_no_client_survives_is_refused(bucket: str) -> None:
+    with pytest.raises(ConfigError, match="names no bucket"):
+        open_storage(f"s3://{bucket}/t")
+
+
+def test_long_names_of_access_points_have_colons() -> None:
+    uri = "s3://arn:aws:s3:eu-west-1:123456789012:accesspoint/mine/a@b"
+    assert storage_spec(uri).uri == uri
