@@ -27,7 +27,7 @@ _BASE = re.compile(
     rf"\.(?P<extension>{'|'.join(BASE_EXTENSIONS)})"
 )
 _LOG = re.compile(
-    r"\.(?P<file_id>[^._/\0]+)_(?P<instant>[0-9]+)\.log\.(?P<version>[0-9]{1,9})"
+    r"\.(?P<file_id>[^._/\0\ud800-\udfff]+)_(?P<instant>[0-9]+)\.log\.(?P<version>[0-9]{1,9})"
     r"(?:_(?P<token>[0-9]+-[0-9]+-[0-9]+)(?P<suffix>\.cdc)?)?"
 )
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from tidelake.errors import Malformed
+
+#: How halves of pairs begin when they are written as an escape; others make no UTF-8.
+_HALF_A_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def decode(data: bytes) -> dict[str, Any]:
     """Return the JSON object in `data`."""
     try:
         value = json.loads(data)
+        if _HALF_A_CHARACTER.search(data):
+            # Half of a pair alone is no text: it could be read, and never be written again.
+            _scalar(value).encode()
     except (ValueError, RecursionError) as cause:
         raise Malformed(f"this is no JSON: {cause}") from cause
     if not isinstance(value, dict):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelake.errors import Malformed
 from tidelake.formats import commit_metadata, history_footer, jackson, table_path
+from tidelake.formats._inflation import most_inflated
 from tidelake.formats._wire_record import CORE, from_wire, to_wire
 from tidelake.formats.avro_schemas import LSM_TIMELINE_INSTANT
 from tidelake.model import WRITE_ACTIONS, Action
@@ -130,7 +130,7 @@ def decode_times(source: BinaryIO) -> dict[str, str]:
     The columns with contents are not read.
     """
     table = _read(source, _WITHOUT_CONTENT)
-    requested, completed, actions = (column.to_pylist() for column in table.columns)
+    requested, completed, actions = map(_values, table.columns)
     if None in requested or None in completed:
         raise Malformed("an archived instant has no requested or no completion time")
     return {
@@ -152,10 +152,10 @@ def decode_instants(source: BinaryIO, *, with_contents: bool) -> list[HistoryIns
                 requested_time=_text(row["instantTime"]),
                 completion_time=_text(row["completionTime"]),
                 action=Action(row["action"]),
-                metadata=row.get("metadata") or None,
-                plan=row.get("plan") or None,
+                metadata=_content(row.get("metadata")),
+                plan=_content(row.get("plan")),
             )
-            for row in table.to_pylist()
+            for row in _rows(table)
         ]
     except ValueError as cause:
         raise Malformed(f"an archived instant does not decode: {cause}") from cause
@@ -164,10 +164,15 @@ def decode_instants(source: BinaryIO, *, with_contents: bool) -> list[HistoryIns
 def instants_holding(source: BinaryIO, text: str) -> list[tuple[str, Action]]:
     """Return requested time and action of the instants in whose contents `text` occurs."""
     table = _read(source, ["instantTime", "action", "metadata"])
-    contents = table.column("metadata").cast(pa.binary())
-    found = table.filter(pc.match_substring(contents, text.encode()))
+    wanted = text.encode()
+    contents = _values(table.column("metadata"))
     try:
-        return [(_text(row["instantTime"]), Action(row["action"])) for row in found.to_pylist()]
+        holds = {id(value): wanted in (_content(value) or b"") for value in _once(contents)}
+        return [
+            (_text(row["instantTime"]), Action(row["action"]))
+            for row, value in zip(_rows(table), contents, strict=True)
+            if holds[id(value)]
+        ]
     except ValueError as cause:
         raise Malformed(f"an archived instant does not decode: {cause}") from cause
 
@@ -223,7 +228,10 @@ def encode_instants(instants: Iterable[HistoryInstant]) -> bytes:
 
 def _read(source: BinaryIO, columns: list[str]) -> Any:
     try:
-        table = pq.ParquetFile(source).read(columns=columns, use_threads=False)
+        shared = _refuse_bombs(source, columns)
+        table = pq.ParquetFile(source, read_dictionary=shared).read(
+            columns=columns, use_threads=False
+        )
         missing = set(columns) - set(table.column_names)
         table = table.select([name for name in columns if name not in missing])
         table.validate(full=True)
@@ -234,7 +242,55 @@ def _read(source: BinaryIO, columns: list[str]) -> Any:
     return table
 
 
+def _refuse_bombs(source: BinaryIO, columns: Collection[str]) -> list[str]:
+    """Return the columns in which a value may stand for so many rows that they need one copy.
+
+    Raise `Malformed` when the columns unfold to more than what their file can honestly hold.
+    """
+    limit = most_inflated(source.seek(0, io.SEEK_END))
+    metadata = pq.ParquetFile(source).metadata
+    shared, unfolded = [], 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            if chunk.path_in_schema not in columns:
+                continue
+            size_bytes = chunk.total_uncompressed_size
+            unfolded += max(0, size_bytes)
+            if chunk.has_dictionary_page and size_bytes * chunk.num_values > limit:
+                shared.append(chunk.path_in_schema)
+    if unfolded > limit:
+        raise Malformed(f"a history file unfolds to {unfolded:,} bytes")
+    return shared
+
+
+def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
+    for row in zip(*map(_values, table.columns), strict=True):
+        yield dict(zip(table.column_names, row, strict=True))
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column; those that are the same in a dictionary are one object."""
+    if not pa.types.is_dictionary(column.type):
+        return list(column.to_pylist())
+    found = []
+    for chunk in column.chunks:
+        values = chunk.dictionary.to_pylist()
+        found += [None if at is None else values[at] for at in chunk.indices.to_pylist()]
+    return found
+
+
+def _once(values: Iterable[Any]) -> Iterable[Any]:
+    """Return each object of `values` once, however often it is there."""
+    return {id(value): value for value in values}.values()
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is no time")  # noqa: TRY004 - the caller joins it with others
     return value
+
+
+def _content(value: object) -> bytes | None:
+    if value is not None and not isinstance(value, bytes):
+        raise ValueError(f"{value!s:.40} is no content of an instant")
+    return value or None

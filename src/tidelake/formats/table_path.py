@@ -16,8 +16,17 @@ from tidelake.formats.file_name import is_data_file
 META_FOLDER = ".hoodie"
 
 _INSTANT = re.compile(r"[0-9]+")
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 #: Parts of a path that are no name of a folder or file.
 _NO_NAMES = frozenset({"", ".", ".."})
+
+
+def is_text(name: str) -> bool:
+    """Return whether every engine can name a file or folder like this.
+
+    File systems know names that are no UTF-8, which are halves of characters to Python.
+    """
+    return _NO_TEXT.search(name) is None
 
 
 def partition(path: str) -> str:
@@ -26,14 +35,14 @@ def partition(path: str) -> str:
     Raise `Malformed` for any other.
     """
     parts = path.split("/") if path else []
-    if parts[:1] == [META_FOLDER] or not _NO_NAMES.isdisjoint(parts) or "\0" in path:
+    if parts[:1] == [META_FOLDER] or not _NO_NAMES.isdisjoint(parts) or not is_text(path):
         raise Malformed(f"{path!r} is no folder that may hold data of the table")
     return path
 
 
 def entry(name: str) -> str:
     """Return the name of something directly in a folder, or raise `Malformed`."""
-    if name in _NO_NAMES or "/" in name or "\0" in name:
+    if name in _NO_NAMES or "/" in name or not is_text(name):
         raise Malformed(f"{name!r} is no name of a file")
     return name
 

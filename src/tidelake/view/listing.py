@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from tidelake.errors import CorruptFileError
+from tidelake.formats import table_path
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.storage import FileInfo, Folder, Storage
 
@@ -67,6 +69,7 @@ class StorageListing:
                 path = todo.pop()
                 folder = self._storage.list(path)
                 if any(map(_is_of_partition, folder.files)):
+                    _refuse_no_text(path)
                     found[path] = folder
                     continue
                 todo += [
@@ -76,6 +79,15 @@ class StorageListing:
                 ]
             self._partitions = found
         return self._partitions
+
+
+def _refuse_no_text(path: str) -> None:
+    if not table_path.is_text(path):
+        raise CorruptFileError(
+            path,
+            "the name of this folder is no UTF-8, so that no engine can name its files",
+            next_step="rename the folder, or move it out of the table",
+        )
 
 
 def _is_of_partition(file: FileInfo) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 import zlib
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tidelake.errors import Malformed
-from tidelake.formats import avro_file, hfile, log_block
+from tidelake.formats import avro_file, hfile, log_block, lsm_history
 from tidelake.formats._inflation import most_inflated
 
 
@@ -99,3 +102,41 @@ def test_no_log_has_a_million_blocks(tail: bytes, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(log_block, "_MOST_BLOCKS", 1000)
     with pytest.raises(Malformed, match="more than 1000 blocks"):
         log_block.decode_blocks((log_block.MAGIC + tail) * 2000)
+
+
+def history(rows: int, **columns: bytes | str | int) -> io.BytesIO:
+    """Return a history file of so many rows that all have the same values."""
+    values = {"instantTime": "1", "completionTime": "2", "action": "commit", "version": 1}
+    zeros = pa.array([0] * rows, pa.int32())
+    table = {
+        name: pa.DictionaryArray.from_arrays(zeros, pa.array([value]))
+        for name, value in {**values, "metadata": b"", "plan": b"", **columns}.items()
+    }
+    sink = io.BytesIO()
+    limit = 1 << 30
+    pq.write_table(pa.table(table), sink, compression="zstd", dictionary_pagesize_limit=limit)
+    return sink
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["metadata", "instantTime"])
+def test_one_value_for_many_rows_of_a_history_is_held_once(name: str) -> None:
+    length = 4 << 20
+    value = bytes(length) if name == "metadata" else "1" * length
+    source = history(2_000, **{name: value})
+    assert len(source.getvalue()) < 1 << 20
+    found = lsm_history.decode_instants(source, with_contents=True)
+    contents = {id(i.metadata if name == "metadata" else i.requested_time) for i in found}
+    assert (len(found), len(contents)) == (2_000, 1)
+    assert len(lsm_history.decode_times(source)) == 1
+    assert lsm_history.instants_holding(source, "nowhere") == []
+
+
+def test_a_history_that_unfolds_to_more_than_memory_is_refused() -> None:
+    with pytest.raises(Malformed, match="unfolds to"):
+        lsm_history.decode_instants(history(1, metadata=bytes(70 << 20)), with_contents=True)
+
+
+def test_contents_of_a_history_are_bytes() -> None:
+    with pytest.raises(Malformed, match="no content of an instant"):
+        lsm_history.decode_instants(history(1, plan="text"), with_contents=True)

@@ -136,3 +136,16 @@ def test_history_that_an_upgrade_wrote_holds_avro_without_a_container() -> None:
             bare += not instant.metadata.startswith(avro_file.MAGIC)
             assert commit_metadata.decode_archived(instant.metadata).write_stats
     assert bare > 0
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\\uDFFF", "\\ud83d \\ude00"])
+def test_half_a_character_is_no_json(half: str) -> None:
+    with pytest.raises(Malformed, match="no JSON"):
+        commit_metadata.decode(f'{{"extraMetadata": {{"k": "{half}"}}}}'.encode())
+
+
+def test_a_whole_pair_is_a_character() -> None:
+    found = commit_metadata.decode(
+        b'{"partitionToWriteStats": {}, "extraMetadata": {"k": "\\ud83d\\ude00"}}'
+    )
+    assert found.extra_metadata == {"k": "\U0001f600"}

@@ -38,7 +38,7 @@ FOREIGN_FOLDERS = (
 FOREIGN_NAMES = ("hoodie.properties", "20260101000000000.commit", "", ".", "..", "p/" + BASE)
 
 
-@pytest.mark.parametrize("path", FOREIGN_FOLDERS)
+@pytest.mark.parametrize("path", [*FOREIGN_FOLDERS, "p\udcff"])
 def test_no_partition_leads_out_of_the_table_or_into_its_metadata(path: str) -> None:
     with pytest.raises(Malformed):
         table_path.partition(path)
