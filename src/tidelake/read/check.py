@@ -17,12 +17,12 @@ from tidelake.formats import log_block
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.formats.log_block import BlockKind, HeaderKey, LogBlock
 from tidelake.formats.parquet_footer import ParquetFooter
-from tidelake.model import Action, BaseFile, FileSlice, Instant, LogFile
+from tidelake.model import Action, BaseFile, FileGroupId, FileSlice, Instant, LogFile
 from tidelake.read.check_archived import check_history
 from tidelake.read.check_chain import lost_bases, passed_over_bases
 from tidelake.read.check_order import tied_keys
 from tidelake.read.check_pending import being_cleaned, being_undone
-from tidelake.read.check_places import problem_of_log, writers_of_logs
+from tidelake.read.check_places import groups_written, problem_of_log, stranger, writers_of_logs
 from tidelake.read.check_report import READABLE_INSTANTS, CheckReport, Violation, noting
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.split_buckets import split_buckets
@@ -114,11 +114,13 @@ def check_table(
         check_history(state, on_storage, report)
         _check_bases(state, bases, named, report)
         _check_older(state, on_storage, {file.path for file in files}, named, report)
+    written = groups_written(state)
     for file in present:
-        if isinstance(file, BaseFile) or quick:
-            live.add(file.path)
-            continue
-        if _is_of_completed_write(undone, view, _check_log(state, file, writers, report)):
+        blocks: Sequence[LogBlock] = ()
+        if isinstance(file, LogFile) and not quick:
+            blocks = _check_log(state, file, writers, report)
+        _check_stranger(state, file, blocks, written, report)
+        if isinstance(file, BaseFile) or quick or _is_of_completed_write(undone, view, blocks):
             live.add(file.path)
     listed = {} if metadata is None else _by_path(metadata, metadata.partitions())
     settled = {file.path for file in files} - live  # missing, which was said, or of a failed write
@@ -139,7 +141,7 @@ def check_table(
             f"clean that has not completed, such as {min(cleaned & listed.keys())}; the next clean "
             "finishes it"
         )
-    _note_strangers(state, on_storage, named, report)
+    _note_strangers(state, on_storage.keys() - live, named, report)
     if quick:
         report.notes.append(
             "this was a quick look: data files were listed and not opened; without --quick the "
@@ -435,6 +437,25 @@ def _check_place(
         )
 
 
+def _check_stranger(
+    state: TableState,
+    file: BaseFile | LogFile,
+    blocks: Sequence[LogBlock],
+    written: Set[tuple[str, FileGroupId]],
+    report: CheckReport,
+) -> None:
+    time = stranger(state, file, blocks, written)
+    if time is not None:
+        report.violations.append(
+            Violation(
+                path=file.path,
+                problem=f"is read as a file of {time}, which completed and names no file of this "
+                "group: it was put here by something else, and its rows are read as well",
+                next_step="move the file out of the table",
+            )
+        )
+
+
 def _check_older(
     state: TableState,
     on_storage: Mapping[str, FileInfo],
@@ -553,14 +574,14 @@ def _note_leftovers(
 
 def _note_strangers(
     state: TableState,
-    on_storage: Mapping[str, FileInfo],
+    idle: Set[str],
     named: Mapping[str, _Named],
     report: CheckReport,
 ) -> None:
-    """Look for base files under the time of a completed write that does not name them."""
+    """Look among files of no slice for those of a completed write that does not name them."""
     done = {i.requested_time for i in state.timeline.writes()}
     strange = []
-    for path in on_storage:
+    for path in idle:
         folder, _, name = path.rpartition("/")
         base = parse_base(folder, name, 0)
         if base is not None and base.instant_time in done and path not in named:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 
 from tidelake.errors import Malformed
 from tidelake.files.log_records import raw_records
 from tidelake.files.own_place import other_write
-from tidelake.formats.file_name import parse_log
+from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.formats.log_block import BlockKind, HeaderKey, LogBlock
+from tidelake.model import BaseFile, FileGroupId, LogFile
 from tidelake.read.state import TableState
 from tidelake.records.schema import FILE_NAME
 
+_FIRST_WITH_OWN_LOGS = 8
 _WITH_ROWS = (BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA)
 
 
@@ -43,6 +45,45 @@ def problem_of_log(
         )
     group = _other_group(path, blocks)
     return None if group is None else f"holds rows of file group {group}, which is another's log"
+
+
+def groups_written(state: TableState) -> Set[tuple[str, FileGroupId]]:
+    """Return the completed writes on the timeline, each with every file group that it names."""
+    return {
+        (instant.requested_time, FileGroupId(partition, file.file_id))
+        for instant in state.writes_by_time()
+        for partition, of in state.contents.commit_metadata(
+            instant
+        ).partition_to_write_stats.items()
+        for stat in of
+        for file in [_parsed(stat.path or "")]
+        if file is not None
+    }
+
+
+def stranger(
+    state: TableState,
+    file: BaseFile | LogFile,
+    blocks: Sequence[LogBlock],
+    written: Set[tuple[str, FileGroupId]],
+) -> str | None:
+    """Return the completed write under whose time a file counts, in a group that it does not name.
+
+    Up to version 7 the blocks of a log say it and not its name. What a task wrote that was retried
+    lies beside the file that the commit names.
+    """
+    if isinstance(file, BaseFile) or state.config.table_version >= _FIRST_WITH_OWN_LOGS:
+        times = {file.instant_time}
+    else:
+        times = {b.headers.get(HeaderKey.INSTANT_TIME, "") for b in blocks if b.kind in _WITH_ROWS}
+    done = {i.requested_time for i in state.timeline.writes()}
+    group = FileGroupId(file.partition, file.file_id)
+    return min((t for t in times & done if (t, group) not in written), default=None)
+
+
+def _parsed(path: str) -> BaseFile | LogFile | None:
+    folder, _, name = path.rpartition("/")
+    return parse_base(folder, name, 0) or parse_log(folder, name, 0)
 
 
 def _other_group(path: str, blocks: Sequence[LogBlock]) -> str | None:

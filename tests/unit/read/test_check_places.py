@@ -107,3 +107,33 @@ def test_check_names_an_old_manifest_in_the_place_of_the_current_one(tmp_path: P
     number = int((folder / "_version_").read_text())
     put_in_place(folder / f"manifest_{number - 1}", folder / f"manifest_{number}")
     assert any("nothing else tells" in v.problem for v in checked(root).violations)
+
+
+@pytest.mark.parametrize(
+    ("table", "pattern"),
+    [
+        ("v6_cow_bucket", "lima/*_20261115081153879.parquet"),
+        ("v6_mor_rollback_direct", "lima/.*.log.1_*"),
+        ("v6_mor_rollback_direct", "lima/.*.log.4_*"),
+        ("v9_cow_types", "*/*.parquet"),
+        ("v9_mor_types_full_mdt", "*/.*.log.*"),
+    ],
+)
+def test_check_names_a_copy_in_another_partition(table: str, pattern: str, tmp_path: Path) -> None:
+    root = unpacked(table, tmp_path)
+    source = max(p for p in root.glob(pattern) if not p.name.endswith(".crc"))
+    partitions = sorted(p.parent for p in root.glob("*/.hoodie_partition_metadata"))
+    target = next(p for p in partitions if p != source.parent) / source.name
+    target.write_bytes(source.read_bytes())
+    assert any("is read as a file of" in problem for problem in problems(root, target))
+    assert not any("no query" in note and target.name in note for note in checked(root).notes)
+
+
+def test_a_copy_that_a_retried_task_left_is_no_violation(tmp_path: Path) -> None:
+    root = unpacked("v6_cow_bucket", tmp_path)
+    source = bases(root)[-1]
+    group, token, rest = source.name.split("_")
+    (source.parent / f"{group}_9{token}_{rest}").write_bytes(source.read_bytes())
+    report = checked(root)
+    assert report.is_sound
+    assert any("a task that nobody waited for" in note for note in report.notes)
