@@ -49,7 +49,7 @@ def load_table_config(storage: Storage) -> TableConfig:
                 data = storage.read(path)
             except MissingFileError:
                 continue
-            if path == PROPERTIES_PATH and is_cut_short(data):
+            if path == PROPERTIES_PATH and _may_lack_its_end(data):
                 data = _whole_backup(storage) or data
             try:
                 return _config_of(data)
@@ -180,7 +180,7 @@ def repair_table_config(env: Env) -> None:
     try:
         found = storage.read_tagged(PROPERTIES_PATH)
         entries = _checked(found.data)
-        if is_cut_short(found.data) or _lacks_checksum(entries):
+        if _may_lack_its_end(found.data):
             raise Malformed("it was cut short")  # noqa: TRY301 - the backup stands in, as below
         _replace(env, entries, found)
     except (MissingFileError, Malformed):
@@ -217,6 +217,14 @@ def is_cut_short(data: bytes) -> bool:
     Hudi reads such a file, and so do we; but who edits it by hand leaves the same.
     """
     return not data.endswith((b"\n", b"\r"))
+
+
+def _may_lack_its_end(data: bytes) -> bool:
+    """Return whether there may be more in a backup; a file may be cut between two lines, too."""
+    try:
+        return is_cut_short(data) or keys.CHECKSUM.name not in properties.decode(data)
+    except Malformed:
+        return True
 
 
 def _lacks_checksum(entries: Mapping[str, str]) -> bool:
