@@ -49,7 +49,7 @@ from tidelake.read.state import TableState
 from tidelake.records import META_COLUMNS, MergeSpec, column_names
 from tidelake.services.inline import after_write
 from tidelake.storage.machine import is_of_this_machine
-from tidelake.timeline import load_timeline
+from tidelake.timeline import reload_timeline
 from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
 from tidelake.txn.candidates import clustered_groups
 from tidelake.txn.concurrency import Concurrency, SharedKeys
@@ -235,7 +235,8 @@ class WriteSession:
             self.config,
             self.options,
             file_ids=file_ids,
-            has_rings=self.state.storage.exists(RINGS),
+            has_rings=self.state.timeline.may_have_folder(RINGS)
+            and self.state.storage.exists(RINGS),
             sample=self._sampled_keys,
         )
         if index.type is not IndexType.RECORD_INDEX or self.record_index is not None:
@@ -355,7 +356,7 @@ class WriteSession:
             contents=self.state.contents,
             listing=StorageListing(self.state.storage),
             history_times=self.state.history.completion_times,
-            timeline_now=lambda: load_timeline(self.state.storage, txn.config),
+            timeline_now=lambda: reload_timeline(self.state.storage, txn.config),
         )
 
     def live(self, txn: Transaction, partitions: Sequence[str]) -> list[LiveGroup]:

@@ -54,7 +54,7 @@ from tidelake.timeline import (
     Timeline,
     TimelineContents,
     load_table_config,
-    load_timeline,
+    reload_timeline,
     update_table_config,
 )
 from tidelake.txn import FileChanges, InstantTimes, NoMetadataTable, changes_of
@@ -389,7 +389,7 @@ class MetadataTableKeeper:
         own = self._own()
         if own is None or self._config is None:
             return
-        timeline = load_timeline(self._env.storage, self._config)
+        timeline = reload_timeline(self._env.storage, self._config)
         there = committed_files(self._env.storage, self._config, timeline)
         with reading_metadata(FILES):
             listed = listed_files(own)
@@ -427,7 +427,7 @@ class MetadataTableKeeper:
         if FILES not in self._config.metadata_partitions:
             return None
         with reading_metadata(""):
-            return OwnTable.load(self._env.storage)
+            return OwnTable.load(self._env.storage, again=True)
 
     def _write(
         self, own: OwnTable, instant_time: str, changes: FileChanges, times: InstantTimes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from tidelake.config import TableConfig
-from tidelake.errors import NotATableError
+from tidelake.errors import NotATableError, TableNotFoundError
 from tidelake.metadata.file_group import reading_metadata
 from tidelake.metadata.names import METADATA_FOLDER
 from tidelake.storage import Storage, SubStorage
@@ -21,11 +21,11 @@ def load_own_config(table: Storage) -> tuple[SubStorage, TableConfig] | None:
     delete it, and its list of files may be short.
     """
     folder = SubStorage(table, METADATA_FOLDER)
-    if not folder.exists(".hoodie"):
-        return None
     with reading_metadata(""):
         try:
             return folder, load_table_config(folder)
+        except TableNotFoundError:
+            return None
         except NotATableError as cause:
             _log.warning(
                 "%s: files are listed from storage. The next write builds it anew", cause.problem

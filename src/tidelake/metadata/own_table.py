@@ -34,6 +34,7 @@ from tidelake.timeline import (
     TimelineContents,
     load_history_times,
     load_timeline,
+    reload_timeline,
 )
 from tidelake.txn import InstantTimes
 from tidelake.view import StorageListing, TableView
@@ -90,17 +91,21 @@ class OwnTable:
         self.contents = TimelineContents(storage, config)
 
     @classmethod
-    def load(cls, table: Storage) -> Self | None:
-        """Return the metadata table of the table in that storage, or None when none lies there."""
+    def load(cls, table: Storage, *, again: bool = False) -> Self | None:
+        """Return the metadata table of the table in that storage, or None when none lies there.
+
+        `again` says that the caller has loaded it before.
+        """
         found = load_own_config(table)
         if found is None:
             return None
         folder, config = found
-        return cls(folder, config, load_timeline(folder, config))
+        load = reload_timeline if again else load_timeline
+        return cls(folder, config, load(folder, config))
 
     def reloaded(self) -> OwnTable:
         """Return the same table as it is now."""
-        return OwnTable(self.storage, self.config, load_timeline(self.storage, self.config))
+        return OwnTable(self.storage, self.config, reload_timeline(self.storage, self.config))
 
     @property
     def schema(self) -> str:
@@ -121,7 +126,7 @@ class OwnTable:
             contents=self.contents,
             listing=StorageListing(self.storage),
             history_times=lambda: load_history_times(self.storage, self.config),
-            timeline_now=lambda: load_timeline(self.storage, self.config),
+            timeline_now=lambda: reload_timeline(self.storage, self.config),
         )
 
     def slices(self, partition: str) -> Sequence[FileSlice]:

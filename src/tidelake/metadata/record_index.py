@@ -26,7 +26,7 @@ from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.statistics import load_definitions
 from tidelake.model import Action, FileGroupId, FileSlice
 from tidelake.storage import Storage, StorageSpec, open_storage
-from tidelake.timeline import Timeline, TimelineContents, load_timeline
+from tidelake.timeline import Timeline, TimelineContents, reload_timeline
 from tidelake.txn.undone import rollback_target
 
 #: Table version from which tasks can write to the index side by side.
@@ -134,7 +134,7 @@ def open_record_index(
             return None
         missing = unknown(timeline.writes(), timeline, own.timeline, own.contents)
     if missing:
-        if missing[0] not in load_timeline(storage, config).writes():
+        if missing[0] not in reload_timeline(storage, config).writes():
             raise SnapshotLostError(f"{missing[0].requested_time} was taken back")
         raise CorruptFileError(
             f"{METADATA_FOLDER}/{RECORD_INDEX}",

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing_extensions import Self
 
 from tidelake.config import TableConfig
-from tidelake.errors import Malformed, reading
+from tidelake.errors import Malformed, MissingFileError, reading
 from tidelake.formats import index_definitions, table_path
 from tidelake.formats.bloom_filter import BloomFilter, BloomKind
 from tidelake.formats.index_definitions import IndexDefinition
@@ -48,7 +48,7 @@ from tidelake.timeline import (
     Timeline,
     TimelineContents,
     load_history_times,
-    load_timeline,
+    reload_timeline,
 )
 from tidelake.view import StorageListing, TableView
 
@@ -104,7 +104,7 @@ class MetadataTable:
             return None
         folder, own_config = found
         with reading_metadata(""):
-            own_timeline = load_timeline(folder, own_config)
+            own_timeline = reload_timeline(folder, own_config)
             contents = TimelineContents(folder, own_config)
             missing = unknown(timeline.writes(), timeline, own_timeline, contents)
         if missing:
@@ -122,7 +122,7 @@ class MetadataTable:
             contents=contents,
             listing=StorageListing(folder),
             history_times=lambda: load_history_times(folder, own_config),
-            timeline_now=lambda: load_timeline(folder, own_config),
+            timeline_now=lambda: reload_timeline(folder, own_config),
         )
         return cls(
             storage=folder,
@@ -292,17 +292,21 @@ def unknown_writes(storage: Storage, config: TableConfig, timeline: Timeline) ->
         return ()
     folder, own_config = found
     with reading_metadata(""):
-        own_timeline = load_timeline(folder, own_config)
+        own_timeline = reload_timeline(folder, own_config)
         contents = TimelineContents(folder, own_config)
         return unknown(timeline.writes(), timeline, own_timeline, contents)
 
 
 def _index_definitions(storage: Storage, config: TableConfig) -> Mapping[str, IndexDefinition]:
     path = config.index_definitions_path
-    if path is None or storage.stat(path) is None:
+    if path is None:
+        return {}
+    try:
+        data = storage.read(path)
+    except MissingFileError:
         return {}
     with reading(path):
-        return index_definitions.decode(storage.read(path))
+        return index_definitions.decode(data)
 
 
 def _live_names(record: MetadataRecord | None) -> Mapping[str, int]:

@@ -36,7 +36,7 @@ from tidelake.metadata.names import COLUMN_STATS, FILES, PARTITION_STATS
 from tidelake.metadata.own_table import WRITE_TOKEN, ZEROS, OwnTable
 from tidelake.model import Action, FileSlice, Instant, State
 from tidelake.storage import Storage, StorageSpec, open_storage
-from tidelake.timeline import Timeline, load_timeline
+from tidelake.timeline import Timeline, reload_timeline
 from tidelake.timeline.archive import LogArchive, LsmArchive
 from tidelake.txn import InstantTimes
 from tidelake.txn.failed_files import absolute_path
@@ -90,7 +90,7 @@ def keep_small(
     """
     if len(since_compaction(own)) < delta_commits:
         return own
-    timeline = load_timeline(env.storage, config)
+    timeline = reload_timeline(env.storage, config)
     instant_time = _service_time(own, times, _COMPACTION_SUFFIX)
     if instant_time is None or not _may_compact(own, timeline):
         return own

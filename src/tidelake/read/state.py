@@ -25,7 +25,9 @@ from tidelake.timeline import (
     load_table_config,
     load_timeline,
     open_history,
+    reload_timeline,
 )
+from tidelake.timeline.schema_history import SCHEMA_FOLDER
 from tidelake.timeline.table_properties import PROPERTIES_PATH
 from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
 from tidelake.view import AsOf, Listing, StorageListing, TableView, is_by
@@ -116,7 +118,7 @@ class TableState:
             listing=StorageListing(self.storage) if found is None else found[0],
             history_times=self.history.completion_times,
             order=self.options.log_merge_order,
-            timeline_now=lambda: load_timeline(self.storage, self.config),
+            timeline_now=lambda: reload_timeline(self.storage, self.config),
         )
 
     @cached_property
@@ -322,6 +324,8 @@ class TableState:
 
     @cached_property
     def _schema_versions(self) -> tuple[InternalSchema, ...]:
+        if not self.timeline.may_have_folder(SCHEMA_FOLDER):
+            return ()
         return load_schema_history(self.storage, self.config, self.view.times.is_committed)
 
 

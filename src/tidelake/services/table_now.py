@@ -17,6 +17,7 @@ from tidelake.timeline import (
     load_table_config,
     load_timeline,
     open_history,
+    reload_timeline,
 )
 from tidelake.timeline.table_properties import refuse_cut
 from tidelake.txn import InstantTimes, MetadataKeeper, NoMetadataTable
@@ -94,7 +95,7 @@ class TableNow:
             contents=self.contents,
             listing=self.listing() if files is None else KnownFiles(files),
             history_times=self.history.completion_times,
-            timeline_now=lambda: load_timeline(self.env.storage, self.config),
+            timeline_now=lambda: reload_timeline(self.env.storage, self.config),
         )
 
     @property

@@ -15,6 +15,10 @@ class TimesPart(Protocol):
     """A part of the history; a range that is None may hold any time."""
 
     @property
+    def named_span(self) -> Span | None:
+        """Return the range that the part's name speaks of, which may be too narrow."""
+
+    @property
     def requested_span(self) -> Span | None:
         """Return the earliest and the latest requested time, of services too."""
 
@@ -33,6 +37,7 @@ class LoadedTimes:
     def __init__(self, times: Mapping[str, str]) -> None:
         self.times = times
         self.requested_span: Span | None = _span(times.keys())
+        self.named_span = self.requested_span
         self.completed_span: Span | None = _span(times.values())
 
 
@@ -56,7 +61,14 @@ class ArchivedTimes(Mapping[str, str]):
 
     @override
     def __getitem__(self, requested_time: str) -> str:
-        # Of an instant that is in several parts the newest record counts, as everywhere.
+        # Of an instant that is in several parts the newest record counts, as everywhere. Names tell
+        # for nothing where it is, but those of upgraded tables may leave it out.
+        named = [part for part in self._parts if part.named_span is not None]
+        for part in reversed(named):
+            if may_hold(part.named_span, requested_time, requested_time):
+                found = part.times.get(requested_time)
+                if found is not None:
+                    return found
         for part in reversed(self._parts):
             if may_hold(part.requested_span, requested_time, requested_time):
                 found = part.times.get(requested_time)

@@ -23,6 +23,12 @@ class HistoryFile:
         self.path = path
 
     @property
+    def named_span(self) -> Span | None:
+        """Return the range of requested times that the name speaks of; see `HistoryFileName`."""
+        name = HistoryFileName.parse(self.path.rpartition("/")[2])
+        return None if name is None else (min(name.first, name.last), max(name.first, name.last))
+
+    @property
     def requested_span(self) -> Span | None:
         """Return the range of the requested times of all instants, None when it is unknown."""
         return self._footer.requested
@@ -58,6 +64,8 @@ class HistoryFile:
     def times(self) -> Mapping[str, str]:
         """Return requested to completion times of the writes."""
         with self._open() as source:
+            self._refuse_content_of_another(history_footer.decode(source).requested)
+            source.seek(0)
             return lsm_history.decode_times(source)
 
     @cached_property
@@ -94,10 +102,9 @@ class HistoryFile:
 
         Names that Apache Hudi's upgrade gives are those of any two of the instants.
         """
-        name = HistoryFileName.parse(self.path.rpartition("/")[2])
-        if name is None or requested is None:
+        if self.named_span is None or requested is None:
             return
-        first, last = sorted((name.first, name.last))
+        first, last = self.named_span
         if not may_hold(requested, first, last):
             raise Malformed(
                 f"it holds instants from {requested[0]} to {requested[1]}, and its name speaks of "

@@ -21,8 +21,20 @@ _TIMELINE_FOLDER = "timeline"
 
 def load_timeline(storage: Storage, config: TableConfig) -> Timeline:
     """Return the active timeline; the cost does not depend on how long its history is."""
+    return _loaded(storage, config, is_known=False)
+
+
+def reload_timeline(storage: Storage, config: TableConfig) -> Timeline:
+    """Return the active timeline as it is now, to who has just loaded it with these settings.
+
+    Whether half of it lies in the folder of another layout is not asked again.
+    """
+    return _loaded(storage, config, is_known=True)
+
+
+def _loaded(storage: Storage, config: TableConfig, *, is_known: bool) -> Timeline:
     folder = storage.list(config.timeline_folder)
-    _refuse_half_migrated(storage, config, folder)
+    beside = None if is_known else _beside(storage, config, folder)
     _refuse_folders(config, folder)
     found = _collapse(folder.files, config)
     late = late_files(
@@ -35,6 +47,8 @@ def load_timeline(storage: Storage, config: TableConfig) -> Timeline:
     if late:
         found = _collapse((file for file in folder.files if file.name not in late), config)
         found = replace(found, late_files=late)
+    if beside is not None:
+        found = replace(found, meta_folders=beside)
     if not found.instants:
         _refuse_lost(storage, config)
     return found
@@ -143,19 +157,22 @@ def _refuse_folders(config: TableConfig, folder: Folder) -> None:
             )
 
 
-def _refuse_half_migrated(storage: Storage, config: TableConfig, folder: Folder) -> None:
-    """Refuse a table whose timeline lies partly in the folder of the other layout.
+def _beside(storage: Storage, config: TableConfig, folder: Folder) -> frozenset[str]:
+    """Return the folders in `.hoodie`, and refuse a table whose timeline lies partly elsewhere.
 
     An upgrade or downgrade moves the timeline first and the properties last, so what is left after
     a crash in between would read as a smaller or empty table.
     """
     if config.layout_version == LAYOUT_1:
+        meta = folder
         if _TIMELINE_FOLDER not in folder.folders:
-            return
+            return frozenset(folder.folders)
         elsewhere, layout = f"{_META_FOLDER}/{_TIMELINE_FOLDER}", LAYOUT_2
+        other = storage.list(elsewhere)
     else:
         elsewhere, layout = _META_FOLDER, LAYOUT_1
-    for file in storage.list(elsewhere).files:
+        meta = other = storage.list(elsewhere)
+    for file in other.files:
         name = InstantName.parse(file.name, layout)
         if name is not None:
             raise UnsupportedTableError(
@@ -164,3 +181,4 @@ def _refuse_half_migrated(storage: Storage, config: TableConfig, folder: Folder)
                 next_step="an upgrade or downgrade stopped half-way: run it again with the tool "
                 "that started it, or restore the .hoodie folder from a backup",
             )
+    return frozenset(meta.folders)

@@ -8,7 +8,7 @@ from tidelake.config import ConcurrencyMode, TableConfig, concurrency_keys
 from tidelake.env import Env
 from tidelake.errors import PlanRunningError, RestorePendingError
 from tidelake.model import WRITE_ACTIONS, Action, Instant
-from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeline
+from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeline, reload_timeline
 from tidelake.timeline.table_properties import refuse_cut, repair_table_config
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.heartbeat import live_writers, refuse_live
@@ -56,11 +56,11 @@ def entered(
     if leaving and concurrency.is_shared:
         rollback = Rollback(env, config, timeline, times, keeper, concurrency)
         _finish(rollback, leaving, contents)
-        timeline = load_timeline(env.storage, config)
+        timeline = reload_timeline(env.storage, config)
     if roll_back and roll_back_failed(
         env, config, timeline, contents, times, use_markers=use_markers, keeper=keeper
     ):
-        timeline = load_timeline(env.storage, config)
+        timeline = reload_timeline(env.storage, config)
     return config, timeline, times
 
 

@@ -27,7 +27,7 @@ from tidelake.errors import (
     PlanRunningError,
 )
 from tidelake.model import Action, Instant, State
-from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeline
+from tidelake.timeline import Publisher, Timeline, TimelineContents, reload_timeline
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.heartbeat import is_alive, last_beats, live_writers
 from tidelake.txn.keeper import MetadataKeeper
@@ -114,7 +114,7 @@ def schedule(
         publisher = Publisher(env.storage, config)
         while True:
             requested_time = times.next()
-            plan = make_plan(load_timeline(env.storage, config), requested_time)
+            plan = make_plan(reload_timeline(env.storage, config), requested_time)
             if plan is None:
                 return None
             if config.table_version < _FIRST_OWN_LOGS:
@@ -161,12 +161,12 @@ def take_over(
         contents = TimelineContents(env.storage, config)
         rollback = Rollback(env, config, timeline, times, keeper, concurrency)
         if _finish_rollbacks(rollback, timeline, contents, requested_time):
-            timeline = load_timeline(env.storage, config)
+            timeline = reload_timeline(env.storage, config)
         plan = find_plan(timeline, requested_time, action)
         if plan.state is State.INFLIGHT:
             rollback = Rollback(env, config, timeline, times, keeper, concurrency)
             rollback.run(plan, use_markers=use_markers, keep_plan=True)
-            timeline = load_timeline(env.storage, config)
+            timeline = reload_timeline(env.storage, config)
         txn = Transaction(
             env,
             config,

@@ -75,8 +75,8 @@ from tidelake.timeline import (
     Publisher,
     Timeline,
     TimelineContents,
-    load_timeline,
     open_history,
+    reload_timeline,
 )
 from tidelake.timeline.load import completion_time_from
 from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
@@ -271,7 +271,7 @@ class Transaction:
         )
 
         def review() -> None:
-            now = load_timeline(self._storage, self.config)
+            now = reload_timeline(self._storage, self.config)
             self._reviewer(now).refuse_completed(planned)
 
         if self._concurrency.early_commits:
@@ -361,7 +361,7 @@ class Transaction:
 
     def _roll_back(self) -> None:
         with self._concurrency.section():
-            timeline = load_timeline(self._storage, self.config)
+            timeline = reload_timeline(self._storage, self.config)
             self._times.see(timeline)
             own = (self.instant_time, self.action.completed_as)
             mine = [i for i in timeline.pending if i.key == own]
@@ -424,7 +424,7 @@ class Transaction:
 
     def _reviewed(self, ours: Footprint, schema: str, resolve_schema: SchemaResolver | None) -> str:
         """Hold the write to what others did since it began; return the schema to commit."""
-        now = self._reviewed_on = load_timeline(self._storage, self.config)
+        now = self._reviewed_on = reload_timeline(self._storage, self.config)
         self._times.see(now)
         late = came_late(self.timeline, now, by_completion=self.config.layout_version != LAYOUT_1)
         for instant in late:
@@ -474,7 +474,7 @@ class Transaction:
         self, ours: Footprint, schema: str, resolve_schema: SchemaResolver | None
     ) -> str:
         """Hold a write that thought it was alone to what others completed since it began."""
-        now = self._reviewed_on = load_timeline(self._storage, self.config)
+        now = self._reviewed_on = reload_timeline(self._storage, self.config)
         self._times.see(now)
         reviewer = self._reviewer(now)
         self._refuse_undone(reviewer)
@@ -659,7 +659,7 @@ class Transaction:
 
     def _refuse_late(self) -> None:
         """Raise when a write that has completed was rolled back before, or came too late."""
-        now = load_timeline(self._storage, self.config)
+        now = reload_timeline(self._storage, self.config)
         reviewer = self._reviewer(now)
         reviewer.refuse_rolled_back(self.instant_time, self._reviewed_on)
         if self.owner is None:

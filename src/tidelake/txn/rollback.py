@@ -45,7 +45,7 @@ from tidelake.formats.plans import (
     RollbackRequest,
 )
 from tidelake.model import WRITE_ACTIONS, Action, Instant, State
-from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeline
+from tidelake.timeline import Publisher, Timeline, TimelineContents, reload_timeline
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.failed_files import Undone, files_by_listing, plan_requests
 from tidelake.txn.heartbeat import Heartbeat, delete_seals, is_alive, last_beats
@@ -311,7 +311,7 @@ class Rollback:
         )
 
     def _refuse_running(self, rollback_time: str) -> None:
-        timeline = load_timeline(self._storage, self._config)
+        timeline = reload_timeline(self._storage, self._config)
         self._times.see(timeline)
         is_pending = any(
             i.requested_time == rollback_time and i.action is Action.ROLLBACK
@@ -328,7 +328,7 @@ class Rollback:
 
     def _refuse_taken_over(self, rollback_time: str, heartbeat: Heartbeat) -> None:
         # A writer that was taken for dead may have gone on, and put another file on the timeline.
-        self._timeline = load_timeline(self._storage, self._config)
+        self._timeline = reload_timeline(self._storage, self._config)
         self._times.see(self._timeline)
         if not heartbeat.is_ours():
             raise PlanRunningError(

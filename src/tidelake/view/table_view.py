@@ -240,10 +240,26 @@ class TableView:
         """Return the newest slice of one group, or None when nothing was committed by then."""
         if not self.by_completion_time:
             return self._latest_by_name(group, as_of)
-        if as_of is None or as_of.basis is TimeBasis.COMPLETION:
-            slices = self.slices(group, None if as_of is None else as_of.time)
+        if as_of is None:
+            slices = self.slices(self._from_newest_base(group))
+            return slices[-1] if slices else None
+        if as_of.basis is TimeBasis.COMPLETION:
+            slices = self.slices(group, as_of.time)
             return slices[-1] if slices else None
         return self._latest_by_requested_time(group, as_of.time)
+
+    def _from_newest_base(self, group: FileGroup) -> FileGroup:
+        """Return a group without the base files before its newest committed one.
+
+        Only the newest slice follows from it, and nobody has to find out about older ones, whose
+        writes may be archived long since.
+        """
+        times = sorted({base.instant_time for base in group.base_files}, reverse=True)
+        newest = next((time for time in times if self.times(time)), None)
+        if newest is None:
+            return group
+        kept = tuple(base for base in group.base_files if base.instant_time >= newest)
+        return replace(group, base_files=kept)
 
     def slices(self, group: FileGroup, completed_by: str | None = None) -> list[FileSlice]:
         """Return every visible slice of a group, oldest first.
