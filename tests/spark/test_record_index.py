@@ -91,8 +91,12 @@ def test_a_key_with_another_partition_stays_unless_asked_for(
     spark: SparkSession, tmp_path: Path, table_type: str
 ) -> None:
     table, _ = made(spark, tmp_path, table_type, INDEXED)
-    table.upsert(rows(spark, ("k0", "c9", 5, 500)))
-    assert [(path, fare) for path, _, _, fare in found(table, "k0")] == [("city=c0", 500)]
+    table.upsert(rows(spark, ("k0", "c9", 5, 500), ("k3", "c0", 5, 503)))
+    assert found(table, "k0") == [("city=c0", "c0", 5, 500)]
+    assert table.read(where="city = 'c9'").count() == 0
+    assert table.read(where="city = 'c0' and fare >= 500").count() == 2
+    assert table.delete_where("city = 'c0' and fare = 503").deletes == 1
+    table.upsert(rows(spark, ("k3", "c0", 5, 3)))
     moving = Table.open(spark, table.path, options=MOVING)
     commit = moving.upsert(
         rows(spark, ("k1", "c9", 5, 501), ("k2", "c9", 0, 502), ("n", "c9", 1, 1))

@@ -15,6 +15,8 @@ from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.model import MergeMode, TableType
 
 _FIRST_WITH_LOGS_OF_A_WRITE = 8
+#: The partition of a metadata table that says which file group every key is in.
+RECORD_INDEX_PARTITION = "record_index"
 #: Timeline layout of every table version tidelake reads.
 LAYOUT_OF_VERSION = {6: 1, 7: 1, 8: 2, 9: 2}
 
@@ -97,6 +99,15 @@ class TableConfig:
     index_definitions_path: str | None
     may_be_cut: bool = False
     """Whether the file that they stand in may lack its end."""
+
+    @property
+    def has_record_index(self) -> bool:
+        """Return whether the metadata table has an index of all keys.
+
+        With it Apache Hudi leaves a key in its partition that arrives with another one, unless told
+        otherwise, and stores the value that arrived: the path says nothing of the column then.
+        """
+        return RECORD_INDEX_PARTITION in self.metadata_partitions
 
     @property
     def is_metadata_table(self) -> bool:

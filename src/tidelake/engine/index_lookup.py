@@ -14,6 +14,7 @@ from tidelake.engine.dataframe import to_dataframe
 from tidelake.engine.incoming_rows import CHECK, GROUP, Incoming
 from tidelake.engine.key_columns import KeyColumns
 from tidelake.engine.ordering import comparable, is_lower
+from tidelake.engine.path_values import PathValues, following_paths
 from tidelake.engine.reach import spark_reaches
 from tidelake.engine.spark_types import spark_schema
 from tidelake.errors import UnsupportedTableError
@@ -267,18 +268,24 @@ def in_one_partition(rows: Incoming, merge: MergeSpec) -> Incoming:
 
 
 def tagged_globally(
-    rows: Incoming, known: DataFrame, merge: MergeSpec, *, moves_partition: bool
+    rows: Incoming,
+    known: DataFrame,
+    merge: MergeSpec,
+    *,
+    moves_partition: bool,
+    path_values: Sequence[PathValues] = (),
 ) -> Incoming:
     """Return the rows with the file group that holds their key in any partition.
 
     A key that arrives with another partition is deleted where it is and inserted where it belongs,
     unless the row that is there wins by its ordering value; without `moves_partition` it stays
-    where it is.
+    where it is, and takes the partition columns of `path_values`.
     """
     frame = rows.frame.drop(GROUP)
     joined = frame.join(known, frame[RECORD_KEY] == known[_KEY], "left")
     moved = F.col(_FILE).isNotNull() & (F.col(_PATH) != F.col(PARTITION_PATH))
     if not moves_partition:
+        joined = following_paths(joined, F.col(_PATH), moved, path_values)
         made = joined.withColumns(
             {
                 PARTITION_PATH: F.coalesce(F.col(_PATH), F.col(PARTITION_PATH)),

@@ -53,6 +53,7 @@ from tidelake.engine.merge_rows import count_changes, unsure_inserts, without_st
 from tidelake.engine.merge_setup import set_up
 from tidelake.engine.metadata_groups import compact_on
 from tidelake.engine.ordering import is_older_than
+from tidelake.engine.path_values import PathValues, values_of_paths
 from tidelake.engine.placement import fits_one_task, spread
 from tidelake.engine.python_groups import BucketsOfKeys, RingsOfPartitions, python_groups
 from tidelake.engine.record_lookup import Doubts, RecordLookup
@@ -469,7 +470,13 @@ class Writer:
             if session.options.combine_before_upsert and not choice.is_delete:
                 rows = in_one_partition(rows, session.merge)
             moves = choice.index.moves_partition and not choice.is_delete
-            found = tagged_globally(rows, known, session.merge, moves_partition=moves)
+            values: Sequence[PathValues] = ()
+            if not choice.index.moves_partition:
+                paths = session.state.view.partitions()
+                values = values_of_paths(session.config, choice.schema.avro, paths, choice.columns)
+            found = tagged_globally(
+                rows, known, session.merge, moves_partition=moves, path_values=values
+            )
         else:
             found = tagged(rows, known)
         if choice.is_delete:

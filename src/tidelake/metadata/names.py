@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from tidelake.config.table_config import RECORD_INDEX_PARTITION
+
 FILES = "files"
 COLUMN_STATS = "column_stats"
 PARTITION_STATS = "partition_stats"
 BLOOM_FILTERS = "bloom_filters"
-RECORD_INDEX = "record_index"
+RECORD_INDEX = RECORD_INDEX_PARTITION
 
 METADATA_FOLDER = ".hoodie/metadata"
 #: Requested times of the instants that build partitions begin so, from table version 8 on.

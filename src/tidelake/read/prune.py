@@ -80,10 +80,17 @@ class Pruner:
             # A null of old tables or a value that reads like one: nobody can tell.
             values = {name: value for name, value in values.items() if value is not None}
         by_path = partition_stats(values, self._types)
-        if by_path and not self._matches(by_path):
+        if self._obeys_paths and by_path and not self._matches(by_path):
             return False
         known = self._partition_statistics.get(partition, {})
         return self._matches(_bounds({n: s for n, s in known.items() if not _is_float(s)}))
+
+    @cached_property
+    def _obeys_paths(self) -> bool:
+        """Return whether the values of partition columns are those that the paths say."""
+        from_path = self._state.config.drop_partition_columns
+        from_path |= self._state.options.partition_values_from_path
+        return from_path or not self._state.config.has_record_index
 
     def _matches(self, stats: Mapping[str, bounds.ColumnStats]) -> bool:
         return self._predicate is None or may_match(self._predicate, stats)
