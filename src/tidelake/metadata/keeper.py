@@ -8,7 +8,8 @@ because a reader that finds an index without the newest files loses rows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from typing_extensions import Self
@@ -127,11 +128,8 @@ class MetadataTableKeeper:
         """
         # Somebody may have built or dropped an index since the caller looked.
         config = load_table_config(self._env.storage)
-        try:
+        with _beside_builders(times):
             self._config = self._prepared(config, timeline, times)
-        except (CorruptFileError, MissingFileError):
-            times.ensure()  # others that came in may be building it anew
-            raise
         return self._config
 
     def _prepared(
@@ -198,6 +196,14 @@ class MetadataTableKeeper:
 
     def index_target(self, config: TableConfig, instant_time: str) -> IndexTarget | None:
         """Return the file groups of the record index, where one is kept."""
+        try:
+            return self._index_target(config, instant_time)
+        except (CorruptFileError, MissingFileError):
+            # Somebody may have taken it out of use, or built it anew, since the settings were
+            # loaded.
+            return self._index_target(load_table_config(self._env.storage), instant_time)
+
+    def _index_target(self, config: TableConfig, instant_time: str) -> IndexTarget | None:
         if RECORD_INDEX not in config.metadata_partitions:
             return None
         with reading_metadata(RECORD_INDEX):
@@ -351,22 +357,27 @@ class MetadataTableKeeper:
 
     def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
         """Write down what the instant did to files, in a deltacommit of the same time."""
-        own = self._own()
-        if own is None or self._config is None:
-            return
-        with reading_metadata(""):
-            own = keep_small(
-                self._env,
-                own,
-                self._config,
-                times,
-                delta_commits=self._options.compact_after,
-                compact_groups=self._compact_groups,
-            )
-        self._write(own, instant_time, changes, times)
+        with _beside_builders(times):
+            own = self._own()
+            if own is None or self._config is None:
+                return
+            with reading_metadata(""):
+                own = keep_small(
+                    self._env,
+                    own,
+                    self._config,
+                    times,
+                    delta_commits=self._options.compact_after,
+                    compact_groups=self._compact_groups,
+                )
+            self._write(own, instant_time, changes, times)
 
     def undo(self, instant_time: str, times: InstantTimes) -> bool:
         """Take the deltacommit of an instant off, unless it went into a base file meanwhile."""
+        with _beside_builders(times):
+            return self._undone(instant_time, times)
+
+    def _undone(self, instant_time: str, times: InstantTimes) -> bool:
         own = self._own()
         if own is None:
             return True
@@ -386,6 +397,10 @@ class MetadataTableKeeper:
 
     def reconcile(self, instant_time: str, times: InstantTimes) -> None:
         """Write down where the list of files differs from what lies on storage and counts."""
+        with _beside_builders(times):
+            self._reconcile(instant_time, times)
+
+    def _reconcile(self, instant_time: str, times: InstantTimes) -> None:
         own = self._own()
         if own is None or self._config is None:
             return
@@ -432,18 +447,14 @@ class MetadataTableKeeper:
     def _write(
         self, own: OwnTable, instant_time: str, changes: FileChanges, times: InstantTimes
     ) -> None:
-        try:
-            with reading_metadata(""):
-                told = self._with_ghosts(own, changes)
-                updates: Updates = {FILES: file_records(told, own.config.table_version)}
-                updates = {**updates, **self._statistics(own, instant_time, changes)}
-                index_logs = self._index_logs(own, instant_time, changes)
-                is_begun = instant_time == self._begun
-                self._begun = None
-                own.commit(instant_time, updates, times, index_logs, is_begun=is_begun)
-        except (CorruptFileError, MissingFileError):
-            times.ensure()  # others that came in may have built it anew meanwhile
-            raise
+        with reading_metadata(""):
+            told = self._with_ghosts(own, changes)
+            updates: Updates = {FILES: file_records(told, own.config.table_version)}
+            updates = {**updates, **self._statistics(own, instant_time, changes)}
+            index_logs = self._index_logs(own, instant_time, changes)
+            is_begun = instant_time == self._begun
+            self._begun = None
+            own.commit(instant_time, updates, times, index_logs, is_begun=is_begun)
 
     def _index_logs(
         self, own: OwnTable, instant_time: str, changes: FileChanges
@@ -487,6 +498,16 @@ class MetadataTableKeeper:
                 return found
         self._config = self._keep_only(config.metadata_partitions - STATISTICS, config)
         return {}
+
+
+@contextmanager
+def _beside_builders(times: InstantTimes) -> Iterator[None]:
+    """Turn damage into `LockLostError` where others, that came in, may be building it anew."""
+    try:
+        yield
+    except (CorruptFileError, MissingFileError):
+        times.ensure()
+        raise
 
 
 def file_records(changes: FileChanges, table_version: int) -> Mapping[str, bytes]:

@@ -15,7 +15,7 @@ from typing import Any
 from typing_extensions import Self
 
 from tidelake.config import TableConfig
-from tidelake.errors import CorruptFileError, reading
+from tidelake.errors import CorruptFileError, TidelakeError, reading
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.file_name import format_log, parse_base, parse_log
 from tidelake.formats.instant_name import InstantName
@@ -37,6 +37,7 @@ from tidelake.timeline import (
     reload_timeline,
 )
 from tidelake.txn import InstantTimes
+from tidelake.txn.late import start_requested
 from tidelake.view import StorageListing, TableView
 
 #: The metadata table has one writer, whose retries overwrite their files.
@@ -198,6 +199,15 @@ class OwnTable:
         self.publisher.request(instant_time, Action.DELTACOMMIT)
         self.publisher.start(instant_time, Action.DELTACOMMIT)
 
+    def begin_service(
+        self, instant_time: str, action: Action, plan: bytes, times: InstantTimes
+    ) -> None:
+        """Put a service on the timeline; raise `LockLostError` when others may have come in."""
+        times.ensure()
+        self.publisher.request(instant_time, action, plan)
+        start_requested(self.publisher, instant_time, action)
+        times.ensure()
+
     def complete(
         self,
         instant_time: str,
@@ -219,8 +229,20 @@ class OwnTable:
             operation_type=operation,
         )
         path = self.publisher.completed_path(instant_time, action, self.next_time(times))
+        self.publish(path, self.publisher.encode(metadata), times)
+
+    def publish(self, path: str, content: bytes, times: InstantTimes) -> None:
+        """Put a completed file, and take it back when others may have come in before it appeared.
+
+        They may have built the table anew, with an instant of the same time.
+        """
         times.ensure()
-        self.storage.put_if_absent(path, self.publisher.encode(metadata))
+        if self.storage.put_if_absent(path, content):
+            try:
+                times.ensure()
+            except TidelakeError:
+                self.storage.delete(path)
+                raise
 
     def has(self, instant_time: str) -> bool:
         """Return whether any file of the instant's deltacommit is on the timeline."""

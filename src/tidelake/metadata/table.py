@@ -9,7 +9,7 @@ from functools import cached_property
 from typing_extensions import Self
 
 from tidelake.config import TableConfig
-from tidelake.errors import Malformed, MissingFileError, reading
+from tidelake.errors import CorruptFileError, Malformed, MissingFileError, reading
 from tidelake.formats import index_definitions, table_path
 from tidelake.formats.bloom_filter import BloomFilter, BloomKind
 from tidelake.formats.index_definitions import IndexDefinition
@@ -48,6 +48,7 @@ from tidelake.timeline import (
     Timeline,
     TimelineContents,
     load_history_times,
+    load_table_config,
     reload_timeline,
 )
 from tidelake.view import StorageListing, TableView
@@ -97,6 +98,14 @@ class MetadataTable:
         As with Hudi's readers, a folder that is gone means the same as a property that is not set.
         Unlike with them, so does one that a writer has left behind: its listing would lose rows.
         """
+        try:
+            return cls._open(storage, config, timeline)
+        except (CorruptFileError, MissingFileError):
+            # Somebody may have taken it away, or built it anew, since the settings were loaded.
+            return cls._open(storage, load_table_config(storage), timeline)
+
+    @classmethod
+    def _open(cls, storage: Storage, config: TableConfig, timeline: Timeline) -> Self | None:
         if FILES not in config.metadata_partitions:
             return None
         found = load_own_config(storage)

@@ -152,9 +152,7 @@ def compact(
     """Write a base file for every file group of the partitions."""
     slices = [found for partition in partitions for found in own.slices(partition)]
     plan = CompactionPlan(operations=tuple(map(_operation, slices)), version=_PLAN_VERSION)
-    times.ensure()
-    own.publisher.request(instant_time, Action.COMPACTION, plans.encode(plan))
-    own.publisher.start(instant_time, Action.COMPACTION)
+    own.begin_service(instant_time, Action.COMPACTION, plans.encode(plan), times)
     is_large = sum(found.size_bytes for found in slices) > _LARGE_BYTES
     if compact_groups is not None and is_large and not own.names_logs_by_slice:
         stats = compact_groups(
@@ -311,9 +309,7 @@ def clean(env: Env, own: OwnTable, times: InstantTimes) -> None:
         version=_PLAN_VERSION,
     )
     began_ms = env.clock.now_ms()
-    times.ensure()
-    own.publisher.request(instant_time, Action.CLEAN, plans.encode(plan))
-    own.publisher.start(instant_time, Action.CLEAN)
+    own.begin_service(instant_time, Action.CLEAN, plans.encode(plan), times)
     for partition, names in dead.items():
         for name in names:
             own.storage.delete(f"{partition}/{name}")
@@ -339,8 +335,7 @@ def clean(env: Env, own: OwnTable, times: InstantTimes) -> None:
         extra_metadata={},
     )
     path = own.publisher.completed_path(instant_time, Action.CLEAN, own.next_time(times))
-    times.ensure()
-    own.storage.put_if_absent(path, plans.encode(done))
+    own.publish(path, plans.encode(done), times)
 
 
 def archive(

@@ -42,6 +42,7 @@ from tidelake.txn import FileChanges, MetadataKeeper
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.failed_files import absolute_path
 from tidelake.txn.heartbeat import delete_stale_beats
+from tidelake.txn.late import complete, request, start_requested
 
 _log = logging.getLogger(__name__)
 
@@ -118,8 +119,7 @@ def schedule_clean(now: TableNow, options: CleanOptions) -> str | None:
     content = plans.encode(_encoded(now, plan))
     publisher = Publisher(now.env.storage, now.config)
     requested_time = now.times.next()
-    now.concurrency.ensure()
-    while not publisher.request(requested_time, Action.CLEAN, content):
+    while not request(publisher, now.concurrency, requested_time, Action.CLEAN, content):
         requested_time = now.times.next()
     return requested_time
 
@@ -172,7 +172,9 @@ def _carried_out(now: TableNow, requested_time: str, plan: CleanerPlan) -> Clean
         config = now.keeper.prepare(now.config, now.timeline, now.times)
         publisher = Publisher(storage, config)
         now.concurrency.ensure()
-        publisher.start(requested_time, Action.CLEAN, _inflight_content(config, plan))
+        content = _inflight_content(config, plan)
+        if not start_requested(publisher, requested_time, Action.CLEAN, content):
+            _refuse_taken_back(publisher, requested_time)
     deleted = plans.doomed_files(plan)
     for partition, names in deleted.items():
         for name in names:
@@ -207,15 +209,24 @@ def _carried_out(now: TableNow, requested_time: str, plan: CleanerPlan) -> Clean
         if changes:
             now.keeper.record(requested_time, changes, now.times)
         completion_time = now.times.next()
-        now.concurrency.ensure()
         path = publisher.completed_path(requested_time, Action.CLEAN, completion_time)
-        storage.put_if_absent(path, plans.encode(metadata))
+        what = f"the end of clean {requested_time}"
+        complete(storage, now.concurrency, path, plans.encode(metadata), what)
     return Cleaned(
         requested_time=requested_time,
         completion_time=completion_time,
         earliest_retained=metadata.earliest_commit_to_retain,
         files_deleted=metadata.total_files_deleted,
     )
+
+
+def _refuse_taken_back(publisher: Publisher, requested_time: str) -> None:
+    """Raise when the clean is not there any more, and not only inflight already."""
+    if not publisher.is_pending(requested_time, Action.CLEAN, State.INFLIGHT):
+        raise PlanRemovedError(
+            f"clean {requested_time} was taken back by who planned it, or has been carried out",
+            next_step="there is nothing left to do",
+        )
 
 
 def _find(now: TableNow, requested_time: str) -> Instant:

@@ -47,6 +47,7 @@ from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
 from tidelake.txn import MetadataKeeper
 from tidelake.txn.concurrency import Concurrency
+from tidelake.txn.late import complete, request
 from tidelake.txn.rollback import Rollback, names_a_write
 
 
@@ -158,9 +159,8 @@ def _refuse_bad_plan(now: TableNow, pending: Instant, plan: RestorePlan) -> None
 
 def _request(now: TableNow, plan: RestorePlan) -> str:
     publisher = Publisher(now.env.storage, now.config)
-    requested_time = now.times.next()
-    now.concurrency.ensure()
-    while not publisher.request(requested_time, Action.RESTORE, plans.encode(plan)):
+    requested_time, content = now.times.next(), plans.encode(plan)
+    while not request(publisher, now.concurrency, requested_time, Action.RESTORE, content):
         requested_time = now.times.next()
     return requested_time
 
@@ -190,9 +190,9 @@ def _run(now: TableNow, requested_time: str, plan: RestorePlan) -> Restored:
         restore_instant_info=plan.instants_to_rollback,
     )
     completion_time = now.times.next()
-    now.concurrency.ensure()
     path = publisher.completed_path(requested_time, Action.RESTORE, completion_time)
-    now.env.storage.put_if_absent(path, plans.encode(metadata))
+    what = f"the end of restore {requested_time}"
+    complete(now.env.storage, now.concurrency, path, plans.encode(metadata), what)
     return Restored(
         requested_time=requested_time,
         completion_time=completion_time,

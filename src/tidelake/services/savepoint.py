@@ -18,6 +18,7 @@ from tidelake.services.clean_plan import files_beside_cleans, last_clean, names_
 from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
 from tidelake.txn.concurrency import Concurrency
+from tidelake.txn.late import complete
 from tidelake.txn.undone import going, savepoint_files
 from tidelake.view import AsOf
 
@@ -66,10 +67,8 @@ def savepoint(
         shared.ensure()
         publisher.start(time, Action.SAVEPOINT)
         done = now.times.next()
-        shared.ensure()
-        env.storage.put_if_absent(
-            publisher.completed_path(time, Action.SAVEPOINT, done), plans.encode(metadata)
-        )
+        path = publisher.completed_path(time, Action.SAVEPOINT, done)
+        complete(env.storage, shared, path, plans.encode(metadata), f"the savepoint of {time}")
     return Savepoint(instant=time, completion_time=done, files=sum(map(len, kept.values())))
 
 

@@ -95,7 +95,7 @@ def update_table_config(
 ) -> TableConfig:
     """Set properties, and remove those whose value is None; return what the table then has.
 
-    `fence` is called right before that, and raises when others may have come in. Readers see the
+    `fence` is called before each step, and raises when others may have come in. Readers see the
     old properties or the new. A crash leaves a backup, which the next update removes after it has
     used it where it has to. Raises `ConfigError` when another update is under way.
     """
@@ -112,6 +112,8 @@ def update_table_config(
     fence()
     if not storage.put_if_absent(BACKUP_PATH, before.data):
         raise _changed_by_another()
+    # What the properties name others may have built anew, and be in the middle of it.
+    fence()
     _replace(env, entries, before)
     storage.delete(BACKUP_PATH)
     return TableConfig.from_properties(entries)

@@ -13,6 +13,7 @@ from tidelake.timeline.table_properties import refuse_cut, repair_table_config
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.heartbeat import live_writers, refuse_live
 from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable
+from tidelake.txn.late import request
 from tidelake.txn.protocol import Transaction
 from tidelake.txn.rollback import Rollback, roll_back_failed
 from tidelake.txn.time import InstantTimes
@@ -129,8 +130,7 @@ def begin(
         )
         publisher = Publisher(env.storage, config)
         requested_time = times.next()
-        concurrency.ensure()
-        while not publisher.request(requested_time, action):
+        while not request(publisher, concurrency, requested_time, action):
             requested_time = times.next()
         txn = Transaction(
             env,

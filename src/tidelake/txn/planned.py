@@ -31,6 +31,7 @@ from tidelake.timeline import Publisher, Timeline, TimelineContents, reload_time
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.heartbeat import is_alive, last_beats, live_writers
 from tidelake.txn.keeper import MetadataKeeper
+from tidelake.txn.late import request
 from tidelake.txn.opening import entered
 from tidelake.txn.protocol import Transaction
 from tidelake.txn.rollback import Rollback
@@ -122,8 +123,7 @@ def schedule(
                 waits = Instant(requested_time=requested_time, action=action, state=State.REQUESTED)
                 ahead = Timeline(instants=(*timeline.instants, waits))
                 config = keeper.prepare(config, ahead, times)
-            concurrency.ensure()
-            if publisher.request(requested_time, action, plan):
+            if request(publisher, concurrency, requested_time, action, plan):
                 return requested_time
 
 

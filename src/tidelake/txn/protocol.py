@@ -88,6 +88,7 @@ from tidelake.txn.conflict import Footprint, Slot
 from tidelake.txn.early import Lookout
 from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats, never_gives_way
 from tidelake.txn.keeper import MetadataKeeper, changes_of
+from tidelake.txn.late import start_requested
 from tidelake.txn.markers import delete_markers, delete_strays
 from tidelake.txn.passed_over import PassedOver
 from tidelake.txn.rollback import Rollback
@@ -239,15 +240,17 @@ class Transaction:
             # Of two who take over one plan the first is the owner, and the other leaves no trace.
             if self._concurrency.is_shared and not self._is_mine():
                 raise lost(self.instant_time, "somebody else carries the plan out")
-            if not self._publisher.start(self.instant_time, self.action, content):
-                raise lost(self.instant_time, "somebody else carries the plan out")
+            if not start_requested(self._publisher, self.instant_time, self.action, content):
+                raise lost(self.instant_time, "somebody else carries the plan out, or removed it")
             if not self._concurrency.is_shared:
                 self.show_life()
             return
-        if not self._publisher.start(self.instant_time, self.action, content):
+        if not start_requested(self._publisher, self.instant_time, self.action, content):
             raise InstantLostError(
-                f"instant {self.instant_time} was started by somebody else",
-                next_step="run the write again; one writer at a time may write to this table",
+                f"instant {self.instant_time} was rolled back, or started by somebody else, before "
+                "it began",
+                next_step="run the write again; one writer at a time may write to this table, "
+                "unless all of them share it",
             )
         if self._concurrency.early_period_ms is not None:
             self._look_ahead(profile or {}, self._concurrency.early_period_ms)
@@ -662,9 +665,18 @@ class Transaction:
         now = reload_timeline(self._storage, self.config)
         reviewer = self._reviewer(now)
         reviewer.refuse_rolled_back(self.instant_time, self._reviewed_on)
+        self._refuse_taken_off()
         if self.owner is None:
             before, contents = self._reviewed_on, reviewer.contents
             refuse_late(self.instant_time, before, now, contents, self._storage, self.config)
+
+    def _refuse_taken_off(self) -> None:
+        """Raise when nothing but the completed file is left: a restore took the instant off."""
+        if self._publisher.is_pending(self.instant_time, self.action, State.INFLIGHT):
+            return
+        archived = open_history(self._storage, self.config).completion_times()
+        if self.instant_time not in archived:
+            raise lost(self.instant_time, "somebody took it off the table before it completed")
 
     def _stay_in(self, *, may_arrive: bool) -> None:
         """Raise when others may have come in while the storage was asked."""

@@ -50,6 +50,7 @@ from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.failed_files import Undone, files_by_listing, plan_requests
 from tidelake.txn.heartbeat import Heartbeat, delete_seals, is_alive, last_beats
 from tidelake.txn.keeper import MetadataKeeper, NoMetadataTable
+from tidelake.txn.late import complete, request, start_requested
 from tidelake.txn.markers import delete_markers
 from tidelake.txn.time import InstantTimes
 from tidelake.txn.undone import savepoint_files
@@ -201,9 +202,10 @@ class Rollback:
         return self._metadata(rollback_time, target, done, began_ms)
 
     def _request(self, plan: RollbackPlan) -> str:
-        requested_time = self._times.next()
-        self._concurrency.ensure()
-        while not self._publisher.request(requested_time, Action.ROLLBACK, plans.encode(plan)):
+        requested_time, content = self._times.next(), plans.encode(plan)
+        while not request(
+            self._publisher, self._concurrency, requested_time, Action.ROLLBACK, content
+        ):
             requested_time = self._times.next()
         return requested_time
 
@@ -279,7 +281,8 @@ class Rollback:
                 # Whoever was stopped for long might put a file back that others have archived.
                 self._concurrency.ensure()
             self._times.refuse_future()
-            self._publisher.start(time, Action.ROLLBACK)
+            if not start_requested(self._publisher, time, Action.ROLLBACK):
+                self._refuse_taken_back(time)
             is_forgotten = self._hide(target)
         done = self._delete(scheduled.plan.rollback_requests or (), time, target)
         with self._concurrency.section():
@@ -293,9 +296,9 @@ class Rollback:
                 self._concurrency.ensure()
                 self._keeper.record(time, changes, self._times)
             completion_time = self._times.next()
-            self._concurrency.ensure()
             path = self._publisher.completed_path(time, Action.ROLLBACK, completion_time)
-            self._storage.put_if_absent(path, plans.encode(metadata))
+            what = f"the end of rollback {time}"
+            complete(self._storage, self._concurrency, path, plans.encode(metadata), what)
         return metadata
 
     def _heartbeat(self, rollback_time: str) -> Heartbeat | None:
@@ -326,6 +329,15 @@ class Rollback:
                 f"it has given no sign of life for {expires_ms // 1000} s",
             )
 
+    def _refuse_taken_back(self, rollback_time: str) -> None:
+        """Raise when the rollback is not there any more, and not only inflight already."""
+        if not self._publisher.is_pending(rollback_time, Action.ROLLBACK, State.INFLIGHT):
+            raise PlanRunningError(
+                f"rollback {rollback_time} was taken back by who put it on the timeline, or has "
+                "been carried out",
+                next_step="nothing is left to do",
+            )
+
     def _refuse_taken_over(self, rollback_time: str, heartbeat: Heartbeat) -> None:
         # A writer that was taken for dead may have gone on, and put another file on the timeline.
         self._timeline = reload_timeline(self._storage, self._config)
@@ -350,10 +362,10 @@ class Rollback:
         self, requests: Iterable[RollbackRequest], rollback_time: str, target: InstantInfo
     ) -> Undone:
         done = Undone(self._storage, self._config)
-        for request in requests:
+        for wanted in requests:
             # Under the lock this takes long enough for it to run out.
             self._concurrency.extend()
-            done.undo(request, rollback_time=rollback_time, failed_time=target.commit_time)
+            done.undo(wanted, rollback_time=rollback_time, failed_time=target.commit_time)
         return done
 
     def _forget(self, target: InstantInfo, *, keep_plan: bool) -> None:

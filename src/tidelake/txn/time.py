@@ -54,8 +54,8 @@ class InstantTimes:
     def ensure(self) -> None:
         """Raise `LockLostError` when others may have come in since the lock was taken.
 
-        Ask right before a file appears that counts, in the metadata table as well: what a process
-        publishes there that was stopped for long, nobody takes off any more.
+        Ask right before a file appears that counts, in the metadata table as well, and once more
+        behind it: what a process publishes there that was stopped for long, it alone takes off.
         """
         self._fence()
 

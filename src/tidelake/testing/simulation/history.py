@@ -39,7 +39,13 @@ EVERYBODY = (
 )
 #: Every fault there is, each often enough to be met in most histories.
 ALL_FAULTS = Faults(
-    crash=0.004, error=0.004, lost_reply=0.004, stall=0.004, late_listing=0.01, clock_jump=0.01
+    crash=0.004,
+    error=0.004,
+    lost_reply=0.004,
+    stall=0.004,
+    late_listing=0.01,
+    clock_jump=0.01,
+    late=0.02,
 )
 
 
@@ -196,7 +202,7 @@ def _owed(history: History, wrong: list[str]) -> list[str]:
     One that builds a metadata table anew may delete files of another that was built meanwhile. It
     then lacks commits, of which check tells; readers list storage, and the next write repairs it.
     """
-    if not (history.faults.stall or history.faults.late_listing):
+    if not (history.faults.stall or history.faults.late_listing or history.faults.late):
         return wrong
     return [told for told in wrong if _LACKS_COMMITS not in told]
 
@@ -256,7 +262,7 @@ def _smaller(history: History) -> Iterator[History]:
     if history.writes > 1:
         yield replace(history, writes=history.writes - 1)
     odds: Mapping[str, Any] = asdict(history.faults)
-    for name in ("crash", "error", "lost_reply", "stall", "late_listing", "clock_jump"):
+    for name in ("crash", "error", "lost_reply", "stall", "late_listing", "clock_jump", "late"):
         if odds[name]:
             yield replace(history, faults=Faults(**{**odds, name: 0.0}))
     drawn = play(history).faults_drawn

@@ -28,22 +28,26 @@ T = TypeVar("T")
 _START_MS = 1_794_700_800_000
 #: The longest that one call to the storage takes.
 _CALL_MS = 5
+#: So many calls behind a file that appeared late its process finds out, and takes it back.
+_CALLS_BEHIND = 40
 #: Modules whose properties wait for nobody any more.
 _UNLOCKED: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """How likely each fault is at a call to the storage; `most_crashes` end actors for good.
-
-    An actor stalls anywhere but in front of a file that is published once and for all: between the
-    last look at a lease and the call that relies on it there is a moment that no lease can close.
-    """
+    """How likely each fault is at a call to the storage; `most_crashes` end actors for good."""
 
     crash: float = 0.0
     error: float = 0.0
     lost_reply: float = 0.0
     stall: float = 0.0
+    """At a call of any kind but one that publishes a file once and for all."""
+    late: float = 0.0
+    """The actor stalls in front of such a file, behind the last look at its lock.
+
+    It takes that back when it goes on: nothing happens to it until it has had the time.
+    """
     late_listing: float = 0.0
     """What a listing says is old by the time that it arrives."""
     clock_jump: float = 0.0
@@ -59,6 +63,7 @@ class Faults:
             + self.error
             + self.lost_reply
             + self.stall
+            + self.late
             + self.late_listing
             + self.clock_jump
         )
@@ -84,6 +89,8 @@ class Actor:
     wakes_ms: int = 0
     stalled_until_ms: int = 0
     late_by_ms: int = 0
+    spared_calls: int = 0
+    """At so many further calls nothing happens to it."""
     next_call: tuple[str, str] = ("", "")
     """Name and path of the call to the storage that it makes when it goes on."""
     is_dead: bool = False
@@ -271,6 +278,9 @@ class Simulation:
         self.note(actor, name, f" {path}")
         found = self._faults
         draw = self._random.random()
+        if actor.spared_calls:
+            actor.spared_calls -= 1
+            return None
         if draw >= self._any_fault:
             return None
         for likely, act in (
@@ -280,6 +290,7 @@ class Simulation:
             (0 if name == "put_if_absent" else found.stall, self._stall),
             (found.late_listing if name == "list" else 0, self._answer_late),
             (found.clock_jump, self._jump),
+            (found.late if name == "put_if_absent" else 0, self._come_late),
         ):
             if draw < likely:
                 # Drawn whether it happens or not, so that the rest of the history is the same.
@@ -304,6 +315,10 @@ class Simulation:
         self.note(actor, f"stalls for {pause_ms} ms")
         actor.stalled_until_ms = self._now_ms + pause_ms
         self.wait(actor)
+
+    def _come_late(self, actor: Actor) -> None:
+        actor.spared_calls = _CALLS_BEHIND
+        self._stall(actor)
 
     def _answer_late(self, actor: Actor) -> None:
         actor.late_by_ms = self._detail.randint(1, self._faults.longest_stall_ms)
