@@ -36,7 +36,7 @@ from tidelake.model import Action, Commit, Instant, State, TableType
 from tidelake.services import compaction
 from tidelake.storage import LocalStorage
 from tidelake.testing import FaultyStorage, ManualClock
-from tidelake.timeline import Timeline, load_timeline
+from tidelake.timeline import Timeline, reload_timeline
 from tidelake.txn import candidates, concurrency, conflict, early, protocol, retry
 from tidelake.txn.candidates import Basis, Start
 from tidelake.txn.conflict import Rule, Slot
@@ -462,13 +462,13 @@ def _die(*_: object, **__: object) -> None:
 
 
 def looks_again(patch: pytest.MonkeyPatch) -> None:
-    real = load_timeline
+    real = reload_timeline
 
     def twice(*args: Any) -> Timeline:
         real(*args)
         return real(*args)
 
-    patch.setattr(protocol, "load_timeline", twice)
+    patch.setattr(protocol, "reload_timeline", twice)
 
 
 @guards(looks_again)

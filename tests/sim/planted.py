@@ -240,6 +240,8 @@ def heartbeat_outside_the_lock(patch: pytest.MonkeyPatch) -> None:
 
 def lost_lock_unnoticed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Concurrency, "ensure", lambda _: None)
+    # Nor is it behind the file.
+    patch.setattr(TableLock, "is_held", lambda _: True)
 
 
 def no_lock(patch: pytest.MonkeyPatch) -> None:
