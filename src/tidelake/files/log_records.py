@@ -20,6 +20,7 @@ from tidelake.files.layout import Layout, as_series
 from tidelake.files.own_place import refuse_blocks_of_another
 from tidelake.files.task import ReadSpec, SliceTask
 from tidelake.formats import delete_block, record_positions
+from tidelake.formats._inflation import most_inflated
 from tidelake.formats.delete_block import DeleteRecords, OrderingKind
 from tidelake.formats.hfile import HFile
 from tidelake.formats.log_block import (
@@ -47,6 +48,14 @@ from tidelake.storage import Storage
 _log = logging.getLogger(__name__)
 
 _DELETE_OPERATIONS = ("D", "-U")
+#: What the values of a column in a Parquet block may need at any ratio; others may need more.
+_MOST_DECODED_BYTES = 1 << 30
+_OF_ANY_LENGTH = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
 #: What blocks that are decoded together have at most.
 _RUN_BYTES = 4 << 20
 
@@ -338,9 +347,51 @@ def _parquet_records(block: LogBlock, columns: Sequence[str] | None) -> pa.Table
         file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(block.content)))
         names = file.schema_arrow.names
         chosen = names if columns is None else [name for name in names if name in set(columns)]
-        return file.read(columns=chosen, use_threads=False)
+        limit = _MOST_DECODED_BYTES + most_inflated(len(block.content))
+        shared = _repeated(file.metadata, limit)
+        if shared:
+            source = pa.BufferReader(pa.py_buffer(block.content))
+            file = pq.ParquetFile(source, read_dictionary=shared)
+        return _plain(file.read(columns=chosen, use_threads=False), limit)
+    except Malformed:
+        raise
     except Exception as cause:
         raise Malformed(f"the Parquet block cannot be read: {cause}") from cause
+
+
+def _repeated(metadata: pq.FileMetaData, limit: int) -> list[str]:
+    """Return the columns whose dictionaries may stand for more than `limit` bytes of values."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    chunks = (group.column(at) for group in groups for at in range(group.num_columns))
+    return [
+        chunk.path_in_schema
+        for chunk in chunks
+        if chunk.has_dictionary_page and chunk.total_uncompressed_size * chunk.num_values > limit
+    ]
+
+
+def _plain(table: pa.Table, limit: int) -> pa.Table:
+    """Return the columns without dictionaries; raise `Malformed` when they need too much memory."""
+    for at, column in enumerate(table.columns):
+        if not pa.types.is_dictionary(column.type):
+            continue
+        size_bytes = sum(map(_decoded_bytes, column.chunks))
+        if size_bytes > limit:
+            raise Malformed(
+                f"the column {table.column_names[at]} of the Parquet block unfolds to "
+                f"{size_bytes:,} bytes"
+            )
+        plain = [chunk.dictionary_decode() for chunk in column.chunks]
+        field = table.field(at).with_type(column.type.value_type)
+        table = table.set_column(at, field, pa.chunked_array(plain, field.type))
+    return table
+
+
+def _decoded_bytes(chunk: pa.DictionaryArray) -> int:
+    if not any(fits(chunk.type.value_type) for fits in _OF_ANY_LENGTH):
+        return 0  # values of a fixed size: there are as many as rows
+    lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
+    return int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
 
 
 def _hfile_records(block: LogBlock, columns: Sequence[str] | None) -> pa.Table:
