@@ -7,6 +7,8 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 from typing_extensions import override
@@ -26,6 +28,7 @@ def main(argv: Sequence[str] | None = None, *, clock: Clock | None = None) -> in
 
     A command line that makes no sense exits with 2.
     """
+    _open_closed_streams()
     args = _parser().parse_args(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What the terminal's encoding lacks is shown by its number.
@@ -34,18 +37,39 @@ def main(argv: Sequence[str] | None = None, *, clock: Clock | None = None) -> in
     verb: Verb = args.verb
     try:
         is_good = verb.run(Call(args=args, out=out, now_ms=(clock or SystemClock()).now_ms()))
-        sys.stdout.flush()
+        out.flush()
     except TidelakeError as error:
-        sys.stderr.write(f"{error}\n")
-        return AT_FAULT
+        return _failed(f"{error}\n", AT_FAULT)
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n  next: run it again; what had begun is gone on with\n")
-        return INTERRUPTED
+        return _failed("interrupted\n  next: run it again; what had begun is gone on with\n")
     except BrokenPipeError:
-        # Whoever reads our output has seen enough; leave the interpreter nothing to flush into it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever reads our output has seen enough.
+        _drop_output()
         return DONE
     return DONE if is_good else AT_FAULT
+
+
+def _failed(told: str, code: int = INTERRUPTED) -> int:
+    with suppress(OSError):  # nobody is left to tell
+        sys.stderr.write(told)
+        sys.stderr.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
+    return code
+
+
+def _drop_output() -> None:
+    """Leave the interpreter nothing to flush at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_closed_streams() -> None:
+    """Put something in the place of streams that were closed before the process began."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
 
 
 class _Parser(argparse.ArgumentParser):
