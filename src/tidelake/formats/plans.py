@@ -376,6 +376,7 @@ def refuse_foreign_names(plan: object) -> None:
     elif isinstance(plan, CompactionPlan):
         for operation in plan.operations or ():
             table_path.partition(operation.partition_path)
+            table_path.entry(operation.file_id)  # what is written begins with it
 
 
 def _refuse_others(request: RollbackRequest, failed_time: str | None) -> None:

@@ -12,6 +12,8 @@ from tidelake.formats.marker_name import marker_folder, parse_marker
 from tidelake.formats.plans import (
     CleanerPlan,
     CleanFileInfo,
+    CompactionOperation,
+    CompactionPlan,
     InstantInfo,
     RestorePlan,
     RollbackPlan,
@@ -72,6 +74,11 @@ def _rollback(
     )
 
 
+def _compaction(partition: str, file_id: str = "aa-0") -> CompactionPlan:
+    one = CompactionOperation(base_instant_time="1", file_id=file_id, partition_path=partition)
+    return CompactionPlan(operations=(one,))
+
+
 def _take_back(file_id: str, base_instant: str) -> RollbackPlan:
     return RollbackPlan(
         instant_to_rollback=InstantInfo(commit_time="20260101000000000", action="deltacommit"),
@@ -112,6 +119,8 @@ FOREIGN_PLANS = (
     _rollback(path=BASE.replace("20260101000000000", "20260101000000001")),
     *(_take_back(file_id, time) for file_id in ("", "..", "a/b", "a_b") for time in ("1", "")),
     *(_take_back("aa-0", time) for time in ("", "../1", "x")),
+    *(_compaction(folder) for folder in FOREIGN_FOLDERS),
+    *(_compaction("p", file_id) for file_id in ("", "..", "../x", "/x", "a/b", "a\0")),
     RestorePlan(version=3),
 )
 
@@ -128,6 +137,7 @@ def test_no_plan_names_what_is_not_of_the_table(plan: object) -> None:
         _clean("", f"/t/{LOG}"),
         _clean("p", f"/t/p/{BASE}"),
         _rollback(),
+        _compaction("p"),
         _take_back("aa-0", "20260101000000000"),
         _savepoint("", LOG),
     ],
