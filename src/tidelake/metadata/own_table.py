@@ -263,9 +263,7 @@ class OwnTable:
         # Others that came in may have made the same files anew.
         times.ensure()
         self.publisher.remove(completed)
-        for path in paths:
-            if path not in but:
-                self.storage.delete(path)
+        self.storage.delete_all([path for path in paths if path not in but])
         self.publisher.remove(name for name in names if name not in completed)
 
     def delete_strays(self, partition: str, instant_time: str, wanted: Set[str | None]) -> None:

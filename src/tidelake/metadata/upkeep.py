@@ -310,9 +310,7 @@ def clean(env: Env, own: OwnTable, times: InstantTimes) -> None:
     )
     began_ms = env.clock.now_ms()
     own.begin_service(instant_time, Action.CLEAN, plans.encode(plan), times)
-    for partition, names in dead.items():
-        for name in names:
-            own.storage.delete(f"{partition}/{name}")
+    own.storage.delete_all([f"{p}/{name}" for p, names in dead.items() for name in names])
     done = CleanMetadata(
         start_clean_time=instant_time,
         time_taken_in_millis=max(0, env.clock.now_ms() - began_ms),

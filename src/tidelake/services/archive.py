@@ -64,7 +64,8 @@ def _remove(now: TableNow, instants: Sequence[Instant]) -> None:
     ]
     pending = [file for file, state in files if state is not State.COMPLETED]
     completed = [file for file, state in files if state is State.COMPLETED]
-    for file_name in (*pending, *completed):
+    storage.delete_all([f"{config.timeline_folder}/{file_name}" for file_name in pending])
+    for file_name in completed:
         storage.delete(f"{config.timeline_folder}/{file_name}")
     times = {i.requested_time for i in instants}
     for time in sorted(times - {i.requested_time for i in now.savepoints()}):

@@ -176,9 +176,7 @@ def _carried_out(now: TableNow, requested_time: str, plan: CleanerPlan) -> Clean
         if not start_requested(publisher, requested_time, Action.CLEAN, content):
             _refuse_taken_back(publisher, requested_time)
     deleted = plans.doomed_files(plan)
-    for partition, names in deleted.items():
-        for name in names:
-            storage.delete(table_path.data_file(partition, name))
+    storage.delete_all([table_path.data_file(p, n) for p, names in deleted.items() for n in names])
     gone = [p for p in plan.partitions_to_be_deleted or () if _drop_empty_partition(now, p)]
     changes = FileChanges(deleted={p: names for p, names in deleted.items() if names}, gone=gone)
     metadata = CleanMetadata(

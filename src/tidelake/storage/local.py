@@ -206,6 +206,11 @@ class LocalStorage:
         except MissingFileError:
             return
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Delete files; a missing file is no error."""
+        for path in paths:
+            self.delete(path)
+
     def local_path(self, path: str) -> str | None:
         """Return the operating system's path of the file."""
         return self._full(path)

@@ -143,6 +143,11 @@ class MemoryStorage:
         if self._files.pop(path, None) is not None:
             del self._paths[bisect_left(self._paths, path)]
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Delete files; a missing file is no error."""
+        for path in paths:
+            self.delete(path)
+
     def _span(self, folder: str) -> tuple[int, int]:
         """Return where among the sorted paths those below `folder` begin and end."""
         if not folder:

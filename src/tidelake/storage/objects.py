@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 import obstore
@@ -28,7 +28,7 @@ from tidelake.errors import MissingFileError, StorageError
 from tidelake.storage.protocol import FileInfo, Folder, StorageSpec, Tagged
 
 if TYPE_CHECKING:
-    from obstore import Attributes, ObjectMeta, PutMode, PutResult
+    from obstore import Attributes, GetOptions, ObjectMeta, PutMode, PutResult
     from obstore.store import ObjectStore
 
 T = TypeVar("T")
@@ -91,11 +91,24 @@ class ObjectStorage:
 
     def open(self, path: str) -> BinaryIO:
         """Return a seekable reader of the object, or raise `MissingFileError`."""
+        size_bytes, tail = self._tail(path)
+        raw = _Reader(self, path, size_bytes, tail)
+        return cast("BinaryIO", io.BufferedReader(raw, _BUFFER_BYTES))
+
+    def _tail(self, path: str) -> tuple[int, bytes]:
+        """Return the size of an object and its end, where readers of most formats begin.
+
+        Of a small object that is all, with one request.
+        """
+        # An empty object has no end, and some stores do not know what that is.
+        with suppress(StorageError), self._guard(path):
+            last: GetOptions = {"range": {"suffix": _BUFFER_BYTES}}
+            found = obstore.get(self._store, path, options=last)
+            return found.meta["size"], bytes(found.bytes())
         info = self.stat(path)
         if info is None:
             raise MissingFileError(path)
-        raw = _Reader(self, path, info.size_bytes)
-        return cast("BinaryIO", io.BufferedReader(raw, _BUFFER_BYTES))
+        return info.size_bytes, b""
 
     def stat(self, path: str) -> FileInfo | None:
         """Return the object's facts, or None when no such object exists."""
@@ -198,6 +211,11 @@ class ObjectStorage:
         """Delete the object; a missing object is no error."""
         self._delete(path, path)
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Delete objects, up to a thousand with one request; a missing object is no error."""
+        if paths:
+            self._delete(paths[0].rpartition("/")[0], list(paths))
+
     def _delete(self, path: str, found: str | Sequence[str]) -> None:
         def delete() -> None:
             with self._guard(path):
@@ -247,8 +265,9 @@ class ObjectStorage:
 class _Reader(io.RawIOBase):
     """An object as a file whose reads are range requests."""
 
-    def __init__(self, storage: ObjectStorage, path: str, size_bytes: int) -> None:
+    def __init__(self, storage: ObjectStorage, path: str, size_bytes: int, tail: bytes) -> None:
         super().__init__()
+        self._tail = tail
         self._storage = storage
         self._path = path
         self._size_bytes = size_bytes
@@ -280,7 +299,11 @@ class _Reader(io.RawIOBase):
         wanted = min(len(view), self._size_bytes - self._at)
         if wanted <= 0:
             return 0
-        data = self._storage.read_range(self._path, self._at, wanted)
+        in_tail = self._at - (self._size_bytes - len(self._tail))
+        if in_tail >= 0:
+            data = self._tail[in_tail : in_tail + wanted]
+        else:
+            data = self._storage.read_range(self._path, self._at, wanted)
         view[: len(data)] = data
         self._at += len(data)
         return len(data)

@@ -114,5 +114,8 @@ class Storage(Protocol):
     def delete(self, path: str) -> None:
         """Delete the file; a missing file is no error."""
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Delete files, with few requests and in any order; a missing file is no error."""
+
     def local_path(self, path: str) -> str | None:
         """Return the operating system's path of the file when it has one."""

@@ -83,6 +83,10 @@ class SubStorage:
         """Delete the file; a missing file is no error."""
         self._parent.delete(self._full(path))
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Delete files, with few requests and in any order; a missing file is no error."""
+        self._parent.delete_all([self._full(path) for path in paths])
+
     def local_path(self, path: str) -> str | None:
         """Return the operating system's path of the file when it has one."""
         return self._parent.local_path(self._full(path))

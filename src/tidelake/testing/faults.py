@@ -124,6 +124,11 @@ class FaultyStorage:
         """Delete the file; a missing file is no error."""
         self._call("delete", path, lambda: self._inner.delete(path))
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Delete files one by one, so that a crash can come in between."""
+        for path in paths:
+            self.delete(path)
+
     def local_path(self, path: str) -> str | None:
         """Return the operating system's path of the file when it has one."""
         return self._inner.local_path(path)

@@ -163,11 +163,13 @@ class Undone:
         """Do what a request of a plan says; what has been done already counts as done."""
         partition = request.partition_path
         deleted = self.deleted.setdefault(partition, [])
-        for planned in request.files_to_be_deleted:
-            # Plans hold the paths of the place where they were made; the table may have moved.
-            path = table_path.data_file(partition, planned.rpartition("/")[2])
-            self.storage.delete(path)
-            deleted.append(absolute_path(self.storage, path))
+        # Plans hold the paths of the place where they were made; the table may have moved.
+        paths = [
+            table_path.data_file(partition, planned.rpartition("/")[2])
+            for planned in request.files_to_be_deleted
+        ]
+        self.storage.delete_all(paths)
+        deleted += [absolute_path(self.storage, path) for path in paths]
         blocks = request.log_blocks_to_be_deleted or {}
         if not blocks:
             return

@@ -43,8 +43,7 @@ def delete_strays(storage: Storage, instant_time: str, wanted: Collection[str]) 
     markers = list_markers(storage, instant_time) or ()
     marked = {marker.path for marker in markers if is_of(marker.path, instant_time)}
     strays = sorted(marked - set(wanted))
-    for path in strays:
-        storage.delete(path)
+    storage.delete_all(strays)
     return strays
 
 

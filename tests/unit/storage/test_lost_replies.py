@@ -10,7 +10,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from tests.faulty_proxy import FaultyProxy, HttpFault, Request
-from tidelake.errors import StorageError
+from tidelake.errors import MissingFileError, StorageError
 from tidelake.storage import Storage, open_storage
 
 LOST = (HttpFault.LOST_BEFORE, HttpFault.LOST_AFTER, HttpFault.ERROR_AFTER)
@@ -109,6 +109,18 @@ def test_a_delete_is_made_again(storage: Storage, proxy: FaultyProxy, fault: Htt
     assert list(storage.files_below("")) == []
 
 
+def test_many_files_go_with_one_request(storage: Storage, proxy: FaultyProxy) -> None:
+    paths = [f"city=são paulo/{number}.parquet" for number in range(40)]
+    for path in paths:
+        storage.put(path, b"")
+    proxy.requests.clear()
+    storage.delete_all([*paths, "city=oslo/gone.parquet"])
+    assert len(proxy.requests) == 1
+    storage.delete_all([])
+    assert len(proxy.requests) == 1
+    assert list(storage.files_below("")) == []
+
+
 def test_a_store_that_stays_away_is_told_in_time(storage: Storage, proxy: FaultyProxy) -> None:
     proxy.fault = every_change(HttpFault.LOST_BEFORE)
     with pytest.raises(StorageError) as raised:
@@ -123,3 +135,23 @@ def test_what_the_store_forbids_is_asked_once(storage: Storage, proxy: FaultyPro
         storage.put_if_absent("requested", b"")
     assert raised.value.is_refusal
     assert len(proxy.requests) == 1
+
+
+@pytest.mark.parametrize("size", [0, 10, (1 << 20) + 5])
+def test_a_small_file_is_read_with_one_request(
+    storage: Storage, proxy: FaultyProxy, size: int
+) -> None:
+    data = bytes(number % 251 for number in range(size))
+    storage.put("a.parquet", data)
+    proxy.requests.clear()
+    with storage.open("a.parquet") as file:
+        file.seek(-min(8, size), 2)
+        assert file.read() == data[-8:]
+        file.seek(0)
+        assert file.read(4) == data[:4]
+        file.seek(0)
+        assert file.read() == data
+    if 0 < size < 1 << 20:
+        assert len(proxy.requests) == 1
+    with pytest.raises(MissingFileError):
+        storage.open("b.parquet")
