@@ -8,10 +8,14 @@ gone and fails: the table stays as it was.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from tidelake.env import Env
+from tidelake.errors import StorageError
 from tidelake.storage import Storage
+
+_log = logging.getLogger(__name__)
 
 _ROOT = ".hoodie/.temp/.tidelake"
 _SIGN = "alive"
@@ -39,8 +43,14 @@ class StagingArea:
             self.signed_ms = now_ms
 
     def delete(self, storage: Storage) -> None:
-        """Remove the rows; a write that has none left is done with its folder."""
-        storage.delete_folder(self.folder)
+        """Remove the rows; a write that has none left is done with its folder.
+
+        What the write did counts, whether or not that succeeds: a later one removes what stays.
+        """
+        try:
+            storage.delete_folder(self.folder)
+        except StorageError as cause:
+            _log.warning("rows that were laid aside stay until they are old: %s", cause.problem)
 
 
 def delete_leftovers(env: Env, *, older_than_ms: int) -> None:

@@ -88,9 +88,9 @@ class FileSystemLock:
 
     def release(self) -> None:
         """Delete the file, unless somebody else has it by now."""
-        tag, self._tag = self._tag, None
-        if tag is not None:
-            self._storage.delete_if_tagged(FILE_NAME, tag)
+        if self._tag is not None:
+            self._storage.delete_if_tagged(FILE_NAME, self._tag)
+            self._tag = None
 
     def holder(self) -> Holder | None:
         """Return who holds the lock, or None when it is free."""

@@ -8,7 +8,8 @@ stores offer conditional writes and few offer conditional deletes. Apache Hudi's
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,11 +90,13 @@ class StorageLock:
         self._since_ms = self._clock.now_ms()
         lease = self._new_lease()
         if found is None:
-            return self._put_first(lease)
+            with self._burning(None):
+                return self._put_first(lease)
         held = _Lease.decode(found.data)
         if not (held.is_expired or self._is_left(held.owner) or self._is_due(held)):
             return False
-        is_taken = self._swap(lease, found.tag)
+        with self._burning(found.tag):
+            is_taken = self._swap(lease, found.tag)
         if is_taken and not held.is_expired and not held.owner.startswith(self._owner):
             log_takeover(self.place, held.owner)
         return is_taken
@@ -113,11 +116,9 @@ class StorageLock:
 
     def release(self) -> None:
         """Mark the lock as free, unless somebody else has it by now."""
-        lease, self._lease = self._lease, None
-        if lease is None:
-            return
-        freed = _Lease(owner=lease.owner, valid_until_ms=lease.valid_until_ms, is_expired=True)
-        self._storage.put_if_tagged(LOCK_FILE, freed.encode(), self._tag)
+        if self._lease is not None:
+            self._storage.put_if_tagged(LOCK_FILE, self._freed(self._lease), self._tag)
+            self._lease = None
 
     def holder(self) -> Holder | None:
         """Return who holds the lock, or None when it is free."""
@@ -174,6 +175,28 @@ class StorageLock:
             return self._storage.read_tagged(LOCK_FILE)
         except MissingFileError:
             return None
+
+    def _freed(self, lease: _Lease) -> bytes:
+        return _Lease(
+            owner=lease.owner, valid_until_ms=lease.valid_until_ms, is_expired=True
+        ).encode()
+
+    @contextmanager
+    def _burning(self, tag: str | None) -> Iterator[None]:
+        """Make sure that a request of the block which got lost takes the lock for nobody later.
+
+        It counts only as long as the file is as it was.
+        """
+        try:
+            yield
+        except StorageError:
+            freed = self._freed(self._new_lease())
+            with suppress(StorageError):
+                if tag is None:
+                    self._storage.put_if_absent(LOCK_FILE, freed)
+                else:
+                    self._storage.put_if_tagged(LOCK_FILE, freed, tag)
+            raise
 
     def _put_first(self, lease: _Lease) -> bool:
         try:

@@ -13,6 +13,8 @@ from tidelake.errors import LockLostError, LockTimeoutError, TidelakeError
 from tidelake.txn.locks.provider import Holder, LockProvider
 
 _log = logging.getLogger(__name__)
+#: Waits between attempts to give a lock back, which others would wait for until it expires.
+_RELEASE_DELAYS_MS = (100, 400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,13 @@ class TableLock:
 
     def _release(self) -> None:
         """Give the lock back; what was done under it counts, whether or not that succeeds."""
+        for delay_ms in _RELEASE_DELAYS_MS:
+            try:
+                self._provider.release()
+            except TidelakeError:
+                self._clock.sleep_ms(delay_ms)
+            else:
+                return
         try:
             self._provider.release()
         except TidelakeError as cause:
