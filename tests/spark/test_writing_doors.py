@@ -387,6 +387,25 @@ def test_duplicates_of_an_insert_are_dropped_kept_or_combined(
     assert [r[0] for r in rows(trips, "id")] == ["a", "a", "b", "c", "c", "d"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_a_condition_changes_the_rows_that_meet_it_among_duplicates(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    table = Table.create(
+        spark, str(tmp_path / "t"), SCHEMA, key="id", partition_by="city", table_type=kind
+    )
+    table.bulk_insert(frame(spark, [("a", "oslo", 1, n) for n in range(4)]).coalesce(1))
+    if kind == "MERGE_ON_READ":
+        with pytest.raises(SchemaError, match="key 'a' is there several times"):
+            table.delete_where("fare = 1")
+        assert len(rows(table)) == 4
+        return
+    assert table.delete_where("fare = 1").deletes == 1
+    assert table.update_where("fare >= 2", {"fare": "fare + 10"}).updates == 2
+    assert rows(table) == [("a", "oslo", 1, 0), ("a", "oslo", 1, 12), ("a", "oslo", 1, 13)]
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(

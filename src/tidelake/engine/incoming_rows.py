@@ -10,9 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.engine.key_columns import KeyColumns, bucket, is_nullable
-from tidelake.files.write_task import CHANGE, COLUMNS, POSITION
+from tidelake.files.write_task import CHANGE, COLUMNS, POSITION, ROW
 from tidelake.records import META_COLUMNS
-from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
+from tidelake.records.schema import PARTITION_PATH, RECORD_KEY, SEQUENCE_NUMBER
 from tidelake.write.index import bucket_word
 from tidelake.write.keys import KeySpec
 from tidelake.write.sizing import Share
@@ -124,6 +124,7 @@ def read_rows(frame: DataFrame, columns: Sequence[str], required: Sequence[str])
         F.xxhash64(RECORD_KEY, PARTITION_PATH).alias(CHECK),
         group.alias(GROUP),
         F.lit(False).alias(ODD),
+        F.col(SEQUENCE_NUMBER).alias(ROW),
     )
     return Incoming(made, tuple(columns), _null_where_required(required))
 
@@ -203,7 +204,7 @@ def for_tasks(rows: Incoming, frame: DataFrame, *, is_planned: bool = True) -> D
     if rows.key_column is None:
         names.append(RECORD_KEY)  # or else a task copies it, which is cheaper than to send it
     if is_planned:
-        own = (CHANGE, POSITION, COLUMNS)
+        own = (CHANGE, POSITION, COLUMNS, ROW)
         names += [GROUP, CHECK, *(n for n in own if n in frame.columns)]
     return frame.selectExpr(*map(_quoted, names))
 

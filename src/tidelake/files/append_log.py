@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from tidelake.errors import SchemaError
 from tidelake.files.avro_encoder import encode_items, encode_records
+from tidelake.files.base_file import BaseFile
 from tidelake.files.base_writer import NO_LOG_STATS, parquet_bytes, stamped, together
 from tidelake.files.column_stats import bounded_kinds, joined_columns, row_bounds, widest
 from tidelake.files.incoming import (
@@ -66,9 +68,11 @@ def append_log(
         if spec.combine:
             new = all_incoming(batches, layout, spec.column_sets)
             if new is not None:
+                known.refuse_duplicates(new)
                 log.add(lean(known.completed(distinct(new, layout))))
         else:
             for new in each_incoming(batches, layout, spec.column_sets):
+                known.refuse_duplicates(new)
                 log.add(lean(known.completed(new)))
         return log.finish()
     finally:
@@ -83,6 +87,7 @@ class _Keys:
     target: GroupTarget
     spec: WriteSpec
     _found: pl.Series | None = None
+    _twice: pl.Series | None = None
 
     def completed(self, new: Incoming) -> Incoming:
         """Return the rows, partial ones whose key is new as whole rows.
@@ -102,6 +107,35 @@ class _Keys:
         change = np.where(is_new, int(Change.INSERT), new.change)
         absent = {name: flags & ~is_new for name, flags in new.absent.items()}
         return replace(new, change=change, absent=absent)
+
+    def refuse_duplicates(self, new: Incoming) -> None:
+        """Raise `SchemaError` for rows read from the table whose key the base file has twice.
+
+        A log knows rows by their keys, and readers look for one row of a key in the base file.
+        """
+        target = self.target
+        if new.became is None or target.base_path is None:
+            return
+        if self._twice is None:
+            task = SliceTask(
+                partition=target.partition,
+                file_id=target.file_id,
+                base_path=target.base_path,
+                base_instant=target.base_instant,
+            )
+            reading = replace(read_spec(self.spec), columns=(RECORD_KEY,))
+            file = BaseFile(self.storage, task, reading)
+            keys = as_series(file.read(Layout.of(reading).keys).column(RECORD_KEY))
+            self._twice = keys.filter(keys.is_duplicated()).unique()
+        own = as_series(new.rows.column(RECORD_KEY))
+        clash = own.filter(own.is_in(self._twice.implode()))
+        if len(clash):
+            raise SchemaError(
+                f"key {clash[0]!r} is there several times in {target.base_path}, and a log does "
+                "not tell its rows apart",
+                next_step="overwrite the partition with the rows that are to stay "
+                "(Table.insert_overwrite); nothing was written",
+            )
 
     def _keys(self) -> pl.Series:
         if self._found is None:

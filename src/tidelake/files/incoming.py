@@ -12,7 +12,8 @@ from tidelake.errors import SchemaError
 from tidelake.files.layout import Layout, as_series
 from tidelake.files.log_records import deleted, without_ordering
 from tidelake.files.task import ReadSpec
-from tidelake.files.write_task import CHANGE, COLUMNS, POSITION, Change, ColumnSet, WriteSpec
+from tidelake.files.write_task import CHANGE, COLUMNS, POSITION, ROW, Change, ColumnSet, WriteSpec
+from tidelake.records._polars import polars as pl
 from tidelake.records.merge import (
     Flags,
     LogRecords,
@@ -37,7 +38,8 @@ class Incoming:
 
     `rows` holds the columns of `layout.rows`: of the meta columns only the record key is filled.
     `ordering` are the ordering values; `by_arrival` marks the deletes that come without one.
-    `absent` marks, for each column, the partial rows that do not bring it.
+    `absent` marks, for each column, the partial rows that do not bring it. `became` says which rows
+    of the table became these, where they were read from it.
     """
 
     rows: pa.Table
@@ -47,6 +49,7 @@ class Incoming:
     by_arrival: Flags
     ordering: Ordering
     absent: Mapping[str, Flags] = field(default_factory=dict)
+    became: pa.ChunkedArray | None = None
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -61,6 +64,7 @@ class Incoming:
             by_arrival=self.by_arrival[at],
             ordering=tuple(values.gather(at) for values in self.ordering),
             absent={name: flags[at] for name, flags in self.absent.items()},
+            became=None if self.became is None else self.became.take(pa.array(at)),
         )
 
 
@@ -103,6 +107,7 @@ def incoming(table: pa.Table, layout: Layout, sets: Sequence[ColumnSet] = ()) ->
         by_arrival=given | (is_delete & without_ordering(ordering)),
         ordering=ordering,
         absent=_absent(table, layout, sets),
+        became=table.column(ROW) if ROW in table.column_names else None,
     )
 
 
@@ -162,14 +167,22 @@ def joined(parts: Sequence[Incoming]) -> Incoming:
     )
 
 
+def identity(keys: pl.Series, rows: pa.ChunkedArray) -> pl.Series:
+    """Return what tells rows apart that may have one key: key and sequence number."""
+    made: pl.Series = keys + "\0" + as_series(rows).cast(pl.String).fill_null("")
+    return made
+
+
 def combined(new: Incoming, layout: Layout) -> Winners:
     """Merge the rows of each key among themselves, in the order in which they came.
 
-    Rows of one write come at once: what they merge to meets the table's row as one record.
+    Rows of one write come at once: what they merge to meets the table's row as one record. Rows
+    that were read from the table go by their `identity`.
     """
+    keys = as_series(new.rows.column(RECORD_KEY))
     made = resolve(
         LogRecords(
-            keys=as_series(new.rows.column(RECORD_KEY)),
+            keys=keys if new.became is None else identity(keys, new.became),
             is_delete=new.is_delete,
             by_arrival=new.by_arrival,
             ordering=new.ordering,

@@ -17,6 +17,7 @@ from tidelake.files.incoming import (
     combined,
     distinct,
     each_incoming,
+    identity,
     read_spec,
 )
 from tidelake.files.layout import Layout
@@ -29,7 +30,7 @@ from tidelake.records._polars import polars as pl
 from tidelake.records.merge import Met, Rows, Winners, meet
 from tidelake.records.meta_columns import CONSTANT
 from tidelake.records.required import require_values
-from tidelake.records.schema import FILE_NAME, RECORD_KEY, conform, top_level
+from tidelake.records.schema import FILE_NAME, RECORD_KEY, SEQUENCE_NUMBER, conform, top_level
 from tidelake.storage import Storage
 
 
@@ -110,7 +111,8 @@ def merge_base(
 
     The base file is streamed, the incoming rows are held. Rows that nothing changes keep their
     meta columns save for the file name. Every base row with a key meets the row that has it, so
-    that a delete takes away all that an insert without deduplication left. Where changes are
+    that a delete takes away all that an insert without deduplication left; but rows that were read
+    from the table meet the row alone that they were. Where changes are
     logged, rows that change nothing leave the base file as it is.
     """
     reading = read_spec(spec)
@@ -120,7 +122,7 @@ def merge_base(
         return []
     winners = combined(new, layout)
     with _NextVersion(storage, target, token, spec, reading) as version:
-        version.merge(winners, layout)
+        version.merge(winners, layout, by_row=new.became is not None)
         return version.finish()
 
 
@@ -163,7 +165,11 @@ class _NextVersion:
         )
         self._base = BaseFile(storage, task, reading, with_dictionaries=True)
         # Keys and ordering values are compared, for which a dictionary is in the way.
-        compared = {RECORD_KEY, *top_level((*spec.keys.fields, *spec.merge.ordering_fields))}
+        compared = {
+            RECORD_KEY,
+            SEQUENCE_NUMBER,
+            *top_level((*spec.keys.fields, *spec.merge.ordering_fields)),
+        }
         self._dictionaries = self._base.repetitive - compared
         self._replaces = (target.base_instant, task.base_name)
         self._target = target
@@ -210,7 +216,7 @@ class _NextVersion:
             if self._changes is not None:
                 self._changes.inserted(rows)
 
-    def merge(self, winners: Winners, layout: Layout) -> None:
+    def merge(self, winners: Winners, layout: Layout, *, by_row: bool) -> None:
         self._base.require(layout.keys.names)
         matched = np.zeros(len(winners), np.bool_)
         index = pl.DataFrame({"key": winners.keys, "winner": np.arange(len(winners))})
@@ -219,7 +225,9 @@ class _NextVersion:
         for table in self._base.batches(schema):
             keys = row_keys(table, self._reading)
             found = (
-                pl.DataFrame({"key": keys})
+                pl.DataFrame(
+                    {"key": identity(keys, table.column(SEQUENCE_NUMBER)) if by_row else keys}
+                )
                 .with_row_index("position")
                 .join(index, on="key", how="inner")
                 .sort("position")

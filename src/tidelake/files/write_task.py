@@ -21,6 +21,9 @@ POSITION = "_tidelake_position"
 #: An optional column of incoming rows: which of `WriteSpec.column_sets` a row brings; null: all.
 COLUMNS = "_tidelake_columns"
 
+#: An optional column of incoming rows: the sequence number of the table's row that became this one.
+ROW = "_tidelake_row"
+
 
 class Change(IntEnum):
     """What an incoming row does, as far as the index knows.
