@@ -109,6 +109,8 @@ def roll_back(
         if instant not in now.timeline.instants:
             # Its rollback had been begun before; without the lock others may have archived it.
             shared.ensure()
+            if any(i.action in WRITE_ACTIONS for i in now.history.instants_at(requested_time)):
+                now.instant(requested_time)  # which says that it is archived
             return RolledBack(instant=requested_time, files_deleted=_deleted_since(before, now))
         partitions = written_partitions(now.contents.commit_metadata(instant))
         done = _rollback(now).run_completed(instant, partitions)

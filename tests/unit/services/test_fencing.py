@@ -17,7 +17,7 @@ from tidelake.config import (
     ConcurrencyMode,
     ServiceOptions,
 )
-from tidelake.errors import LockLostError
+from tidelake.errors import ConfigError, LockLostError
 from tidelake.model import TableType
 from tidelake.services import rollback
 from tidelake.services.archive import archive
@@ -150,3 +150,22 @@ def test_what_others_archived_is_not_told_as_rolled_back(
     with pytest.raises(LockLostError):
         roll_back(environment(storage), time, concurrency=sharing(lease))
     assert time in table.now.history.completion_times()
+
+
+@pytest.mark.parametrize(("table_version", "table_type"), KINDS)
+def test_what_others_archived_is_not_told_as_rolled_back_by_one_without_a_lock(
+    table_version: int, table_type: TableType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, time = made_for("rollback", table_version, table_type)
+
+    def overtaken(*_: object, **__: object) -> list[str]:
+        for text in ("newer", "newest"):
+            table.write({"a-0": text})
+            if table_type is TableType.MERGE_ON_READ:
+                table.compact()
+        assert archive(environment(table.storage), ALL_BUT_ONE) is not None
+        return []
+
+    monkeypatch.setattr(rollback, "roll_back_all_failed", overtaken)
+    with pytest.raises(ConfigError, match="is archived"):
+        roll_back(environment(table.storage), time)
