@@ -34,6 +34,7 @@ from tidelake.metadata.file_group import (
     reading_metadata,
 )
 from tidelake.metadata.freshness import unknown
+from tidelake.metadata.lost_files import refuse_lost_files
 from tidelake.metadata.names import (
     BLOOM_FILTERS,
     COLUMN_STATS,
@@ -70,6 +71,7 @@ class MetadataTable:
     def __init__(
         self,
         *,
+        table: Storage,
         storage: Storage,
         config: TableConfig,
         view: TableView,
@@ -79,9 +81,10 @@ class MetadataTable:
     ) -> None:
         """Look at nothing yet.
 
-        `config`, `pending` instants and `indexes` are those of the table that is described;
+        `config`, `pending` instants and `indexes` are those of the `table` that is described;
         `storage`, `view` and `contents` those of the metadata table itself.
         """
+        self._table = table
         self._storage = storage
         self._config = config
         self._view = view
@@ -134,6 +137,7 @@ class MetadataTable:
             timeline_now=lambda: reload_timeline(folder, own_config),
         )
         return cls(
+            table=storage,
             storage=folder,
             config=config,
             view=view,
@@ -262,6 +266,14 @@ class MetadataTable:
         if partition not in self._groups:
             with reading_metadata(partition):
                 slices = self._view.latest_slices([partition])
+                refuse_lost_files(
+                    self._view,
+                    self._contents,
+                    partition,
+                    slices,
+                    is_visible=self._is_visible,
+                    now=self._timeline_now,
+                )
             self._groups[partition] = [
                 MetadataFileGroup(
                     self._storage,
@@ -272,6 +284,11 @@ class MetadataTable:
                 for file_slice in sorted(slices, key=lambda s: s.group.file_id)
             ]
         return self._groups[partition]
+
+    def _timeline_now(self) -> Timeline:
+        """Return the metadata table's own timeline as it is by now; an empty one if it is gone."""
+        found = load_own_config(self._table)
+        return Timeline() if found is None else load_timeline(*found)
 
     def _is_visible(self, instant_time: str) -> bool:
         return instant_time not in self._pending and self._view.times.is_committed(instant_time)

@@ -31,6 +31,7 @@ from tidelake.formats.plans import (
     CompactionPlan,
 )
 from tidelake.metadata.file_group import Combine, MetadataFileGroup
+from tidelake.metadata.lost_files import refuse_lost_files
 from tidelake.metadata.merge import merge
 from tidelake.metadata.names import COLUMN_STATS, FILES, PARTITION_STATS
 from tidelake.metadata.own_table import WRITE_TOKEN, ZEROS, OwnTable
@@ -150,7 +151,7 @@ def compact(
     compact_groups: CompactGroups | None = None,
 ) -> None:
     """Write a base file for every file group of the partitions."""
-    slices = [found for partition in partitions for found in own.slices(partition)]
+    slices = [found for partition in partitions for found in _whole(own, partition)]
     plan = CompactionPlan(operations=tuple(map(_operation, slices)), version=_PLAN_VERSION)
     own.begin_service(instant_time, Action.COMPACTION, plans.encode(plan), times)
     is_large = sum(found.size_bytes for found in slices) > _LARGE_BYTES
@@ -172,6 +173,20 @@ def compact(
             for found in slices
         ]
     own.complete(instant_time, Action.COMMIT, stats, times, _COMPACT)
+
+
+def _whole(own: OwnTable, partition: str) -> Sequence[FileSlice]:
+    """Return the newest slices; raise when they lack files, which a base file would hide."""
+    slices = own.slices(partition)
+    refuse_lost_files(
+        own.view,
+        own.contents,
+        partition,
+        slices,
+        is_visible=lambda _: True,
+        now=lambda: own.reloaded().timeline,
+    )
+    return slices
 
 
 def _operation(found: FileSlice) -> CompactionOperation:
