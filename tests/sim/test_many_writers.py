@@ -98,6 +98,10 @@ def test_the_seeds_of_ci_cover_the_world() -> None:
         *("inline", "archives_beyond_savepoints"),
     ):
         assert {getattr(history, option) for history in drawn} == {True, False}
+    assert {name for history in drawn for _, given in history.options for name, _ in given} >= {
+        "hoodie.metadata.enable",
+        "tidelake.metadata.rebuild",
+    }
 
 
 def explored(
@@ -148,3 +152,25 @@ def test_an_order_without_the_lock_is_found() -> None:
     with planted("no lock"):
         _, wrong = explored(*SMALL_WORLDS[0], most_switches=2)
     assert wrong
+
+
+@pytest.mark.parametrize("table_version", [8, 9])
+def test_an_index_that_is_built_anew_beneath_a_writer_lacks_no_key(table_version: int) -> None:
+    """Its logs are in the index as soon as tasks have written them, and gone with the old one."""
+    history = History(
+        seed=12,
+        mode=ConcurrencyMode.OPTIMISTIC,
+        table_type=TableType.MERGE_ON_READ,
+        table_version=table_version,
+        metadata=True,
+        with_index=True,
+        buckets=False,
+        actors=("upsert 0", "upsert 1"),
+        options=(("upsert 1", (("tidelake.metadata.rebuild", "true"),)),),
+        writes=1,
+        faults=Faults(),
+        is_dense=True,
+    )
+    orders = list(explore(lambda choose: play(history, choose).wrong, most_switches=1))
+    assert [wrong for _, wrong in orders if wrong] == []
+    assert len(orders) > 20

@@ -452,7 +452,7 @@ class MetadataTableKeeper:
             updates: Updates = {FILES: file_records(told, own.config.table_version)}
             updates = {**updates, **self._statistics(own, instant_time, changes)}
             index_logs = self._index_logs(own, instant_time, changes)
-            is_begun = instant_time == self._begun
+            is_begun = instant_time == self._begun and own.has(instant_time)
             self._begun = None
             own.commit(instant_time, updates, times, index_logs, is_begun=is_begun)
 
@@ -463,7 +463,7 @@ class MetadataTableKeeper:
         config = self._config
         if config is None or RECORD_INDEX not in config.metadata_partitions:
             logs: Sequence[WriteStat] = ()
-        elif (changes.written or changes.replaced) and not changes.is_indexed:
+        elif _has_gap(own, instant_time, changes):
             self._config = self._keep_only(config.metadata_partitions - {RECORD_INDEX}, config)
             logs = ()
         else:
@@ -498,6 +498,16 @@ class MetadataTableKeeper:
                 return found
         self._config = self._keep_only(config.metadata_partitions - STATISTICS, config)
         return {}
+
+
+def _has_gap(own: OwnTable, instant_time: str, changes: FileChanges) -> bool:
+    """Return whether the record index would lack keys of an instant.
+
+    It may have been built anew since tasks began to write to it, and their logs be gone.
+    """
+    if not changes.is_indexed:
+        return bool(changes.written or changes.replaced)
+    return bool(changes.index_logs) and not own.has(instant_time)
 
 
 @contextmanager

@@ -60,6 +60,8 @@ class History:
     actors: tuple[str, ...] = EVERYBODY
     modes: tuple[tuple[str, ConcurrencyMode], ...] = ()
     """The actors that share the table in another way than the rest."""
+    options: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    """What else some actors set, by name: option and value."""
     metadata: bool = False
     with_stats: bool = False
     with_index: bool = False
@@ -106,6 +108,10 @@ class History:
                 "modes": tuple((n, ConcurrencyMode(mode)) for n, mode in raw.get("modes", ())),
                 "faults": Faults(**raw["faults"]),
                 "slow": tuple(raw.get("slow", ())),
+                "options": tuple(
+                    (name, tuple((key, value) for key, value in found))
+                    for name, found in raw.get("options", ())
+                ),
                 "spared": tuple(raw["spared"]),
             }
         )
@@ -116,6 +122,7 @@ class History:
             "hoodie.archive.beyond.savepoint": str(self.archives_beyond_savepoints).lower(),
             "hoodie.clean.commits.retained": str(self.commits_retained),
             "hoodie.parquet.small.file.limit": "104857600" if self.fills_small_files else "0",
+            **dict(dict(self.options).get(name, ())),
         }
         # By modification times nobody can tell what completed first.
         by_end = self.seed % 2 and self.table_version >= _FIRST_BY_COMPLETION

@@ -15,6 +15,13 @@ _WRITERS = tuple(name for name, kind in ACTORS.items() if kind.writes)
 _OTHERS = tuple(name for name, kind in ACTORS.items() if not kind.writes and name != "read")
 _FIRST_NON_BLOCKING = 8
 _FIRST_INDEXED = 8
+_OTHER_OPTIONS = (
+    ("hoodie.metadata.enable", "false"),
+    ("tidelake.metadata.rebuild", "true"),
+    ("hoodie.metadata.index.column.stats.enable", "true"),
+    ("hoodie.clean.failed.writes.policy", "NEVER"),
+    ("hoodie.clean.policy", "KEEP_LATEST_FILE_VERSIONS"),
+)
 #: One process that has the table for itself, and others that only look at it.
 _ALONE = ("alone", "read 0", "check 0")
 
@@ -56,7 +63,21 @@ def history_of(seed: int) -> History:
         # Those who wait are overtaken by those who do not.
         slow=tuple(name for name in actors if chance.random() < 0.3),
         with_index=metadata and version >= _FIRST_INDEXED and chance.random() < 0.5,
+        options=_options(random.Random(f"options {seed}"), actors) if metadata else (),
     )
+
+
+def _options(
+    chance: random.Random, actors: tuple[str, ...]
+) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    """Return what some actors set otherwise than the rest, in one of four worlds.
+
+    One keeps no metadata table and another builds it anew, whoever is in the middle of a write.
+    """
+    if chance.random() >= 1 / 4:
+        return ()
+    drawn = {name: chance.choice(_OTHER_OPTIONS) for name in actors if chance.random() < 0.4}
+    return tuple((name, (option,)) for name, option in drawn.items())
 
 
 def _numbered(kinds: list[str]) -> tuple[str, ...]:
