@@ -12,7 +12,9 @@ from tidelake.testing.simulation.scheduler import Faults
 
 _OPTIMISTIC, _NON_BLOCKING = ConcurrencyMode.OPTIMISTIC, ConcurrencyMode.NON_BLOCKING
 _WRITERS = tuple(name for name, kind in ACTORS.items() if kind.writes)
-_OTHERS = tuple(name for name, kind in ACTORS.items() if not kind.writes and name != "read")
+#: Comes to a few worlds besides.
+_BESIDES = "roll back any"
+_OTHERS = tuple(n for n, kind in ACTORS.items() if not kind.writes and n not in ("read", _BESIDES))
 _FIRST_NON_BLOCKING = 8
 _FIRST_INDEXED = 8
 _OTHER_OPTIONS = (
@@ -38,6 +40,8 @@ def history_of(seed: int) -> History:
     others = chance.sample(_OTHERS, chance.randint(2, 4))
     if chance.random() < 0.5 and "savepoint" not in others:
         others.append("savepoint")
+    if random.Random(f"besides {seed}").random() < 1 / 4:
+        others.append(_BESIDES)
     actors = _numbered([*writers, *others, "read"])
     is_alone = chance.random() < 0.1
     if is_alone:

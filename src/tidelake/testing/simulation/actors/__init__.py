@@ -16,6 +16,7 @@ from tidelake.testing.simulation.actors.services import (
     Restores,
     RollsBack,
     Saves,
+    TakesAnyBack,
     TakesBack,
 )
 from tidelake.testing.simulation.actors.sharing import EXPIRES_MS, Part, Sharing
@@ -70,6 +71,7 @@ ACTORS: dict[str, Kind] = {
     "archive": Kind(make=Archives, pause_ms=6_000, takes_away=True),
     "roll back failed": Kind(make=RollsBack, times=3, pause_ms=2 * EXPIRES_MS, takes_away=True),
     "roll back": Kind(make=TakesBack, takes_away=True),
+    "roll back any": Kind(make=TakesAnyBack, takes_away=True),
     "savepoint": Kind(make=Saves),
     "delete savepoint": Kind(make=Forgets, pause_ms=8_000, takes_away=True),
     "restore": Kind(make=Restores, times=1, pause_ms=8_000, takes_away=True),

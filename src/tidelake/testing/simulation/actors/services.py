@@ -9,9 +9,12 @@ from typing_extensions import override
 from tidelake.engine.compaction import Compactor
 from tidelake.env import Env
 from tidelake.errors import CommitOutcomeUnknownError, UnsupportedTableError
-from tidelake.model import Action
+from tidelake.model import WRITE_ACTIONS, Action
 from tidelake.testing.simulation.actors.sharing import Repeats
 from tidelake.testing.simulation.toy_runner import ToyRunner
+
+#: Of so many instants one is rolled back.
+_NEWEST = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +77,24 @@ class TakesBack(Repeats):
         self.journal.taken_back.add(time)
         self.sharing.caretaker(env).roll_back(time)
         self.journal.refused.append(time)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakesAnyBack(Repeats):
+    """Rolls back one of the newest instants, pending or completed, now and then by force."""
+
+    @override
+    def act(self, env: Env) -> None:
+        instants = self.sharing.state(env).timeline.instants
+        found = [i for i in instants if i.planned_as.completed_as in WRITE_ACTIONS]
+        if not found:
+            return
+        instant = self.chance.choice(found[-_NEWEST:])
+        force = self.chance.random() < 0.5
+        self.linger(env)
+        self.journal.taken_back.add(instant.requested_time)
+        self.sharing.caretaker(env).roll_back(instant.requested_time, force=force)
+        self.journal.refused.append(instant.requested_time)
 
 
 @dataclass(frozen=True, kw_only=True)
