@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from tidelake.errors import ConfigError, TidelakeError, UnsupportedTableError
 from tidelake.model import Word
+from tidelake.model.numbers import whole_number
 
 W = TypeVar("W", bound=Word)
 
@@ -90,10 +91,10 @@ class Key:
         value = self.text(settings)
         if value is None:
             return None
-        # int() also takes "1_0" and non-ASCII digits, which Java refuses.
-        if not (value.isascii() and value.lstrip("-").isdigit() and len(value) < 20):
+        found = whole_number(value)
+        if found is None:
             raise self.refuse(settings, "a whole number")
-        return int(value)
+        return found
 
     def count(self, settings: Mapping[str, str], *, least: int = 0) -> int | None:
         """Return the value as a number of something; raise `ConfigError` below `least`."""

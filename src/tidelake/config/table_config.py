@@ -13,6 +13,7 @@ from tidelake.config.key import Key
 from tidelake.config.words import CdcMode, KeyGeneratorType, PartitionFieldType
 from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.model import MergeMode, TableType
+from tidelake.model.numbers import whole_number
 
 _FIRST_WITH_LOGS_OF_A_WRITE = 8
 #: The partition of a metadata table that says which file group every key is in.
@@ -123,9 +124,9 @@ class TableConfig:
 
         Up to version 7 that was the instant of the slice, and an upgrade leaves such logs behind.
         """
-        created_as = (keys.INITIAL_VERSION.text(self.properties) or "").strip()
+        created_as = whole_number((keys.INITIAL_VERSION.text(self.properties) or "").strip())
         first = _FIRST_WITH_LOGS_OF_A_WRITE
-        return created_as.isdecimal() and int(created_as) >= first <= self.table_version
+        return created_as is not None and created_as >= first <= self.table_version
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:

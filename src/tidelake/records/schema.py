@@ -109,14 +109,23 @@ def _avro_fields(text: str, as_stored: bool) -> tuple[AvroField, ...]:
     names = _Names(as_stored=as_stored)
     try:
         inner = names.bind(node, "", None)
-        return tuple(
+        found = tuple(
             AvroField(f["name"], _arrow_type(f["type"], names, inner), f.get("default"))
             for f in node["fields"]
         )
+        pa.schema([pa.field(f.name, f.type) for f in found])  # raises for a name that is no text
     except Malformed:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as cause:
+    except (
+        KeyError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ) as cause:
         raise Malformed(f"the Avro schema is not valid: {cause}") from cause
+    return found
 
 
 def column_names(text: str) -> list[str]:
@@ -184,7 +193,7 @@ def _arrow_type(node: Any, names: _Names, namespace: str) -> pa.DataType:
     if node.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
         made = _decimal(node)
     elif kind == "fixed":
-        made = pa.binary(int(node["size"])) if names.as_stored else pa.binary()
+        made = pa.binary(_size(node)) if names.as_stored else pa.binary()
     elif isinstance(kind, str) and (kind, node.get("logicalType")) in _LOGICAL:
         found = _LOGICAL[kind, node["logicalType"]]
         if names.as_stored and node["logicalType"].endswith("-millis"):
@@ -200,6 +209,13 @@ def _arrow_type(node: Any, names: _Names, namespace: str) -> pa.DataType:
 def list_of(element: pa.DataType) -> pa.DataType:
     """Return the list type as Spark names its parts."""
     return pa.list_(pa.field("element", element))
+
+
+def _size(node: Mapping[str, Any]) -> int:
+    size_bytes = int(node["size"])
+    if size_bytes < 0:
+        raise Malformed(f"a fixed type has {size_bytes} bytes")
+    return size_bytes
 
 
 def _decimal(node: Mapping[str, Any]) -> pa.DataType:

@@ -19,6 +19,7 @@ from tidelake.formats import plans
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata, WriteStat
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.model import WRITE_ACTIONS, Action, FileGroupId, FileSlice, Instant
+from tidelake.model.numbers import whole_number
 from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.table_now import TableNow
 from tidelake.storage import FileInfo
@@ -248,13 +249,14 @@ def _changed_partitions(
     noted = last.metadata.extra_metadata or {}
     if not set(filter(None, (noted.get(SAVEPOINTS) or "").split(","))) <= savepoints:
         return None
-    versions = noted.get(FILE_VERSIONS)
+    stored = noted.get(FILE_VERSIONS)
+    versions = None if stored is None else whole_number(stored)
     if retained is None:
         # Fewer versions were asked for then, or as many: nothing older is left where no new are.
-        if versions is None or not versions.isdecimal() or int(versions) > options.file_versions:
+        if versions is None or versions > options.file_versions:
             return None
         start, end = last.metadata.last_completed_commit_timestamp, None
-    elif versions is not None or not last.retained or now.timeline.is_archived(last.retained):
+    elif stored is not None or not last.retained or now.timeline.is_archived(last.retained):
         return None
     else:
         start, end = last.retained, retained.requested_time

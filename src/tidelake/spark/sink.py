@@ -15,6 +15,7 @@ from tidelake.engine.writer import Writer
 from tidelake.env import Env
 from tidelake.errors import ConfigError, TableExistsError
 from tidelake.formats.commit_metadata import WRITE_ROWS, CommitMetadata
+from tidelake.model.numbers import whole_number
 from tidelake.read.state import TableState
 from tidelake.storage import open_storage
 from tidelake.table import Table, load_state
@@ -150,9 +151,10 @@ def _prefix(stream: str, operation: WriteOperation) -> str:
 def _batches(commits: Iterator[CommitMetadata], prefix: str) -> Iterator[Batch]:
     for commit in commits:
         write_id = commit.extra_metadata.get(WRITE_ID) or ""
-        number, _, query = write_id[len(prefix) :].partition("@")
-        if write_id.startswith(prefix) and number.isdigit():
-            yield Batch(int(number), query, commit.extra_metadata.get(WRITE_ROWS) or "")
+        text, _, query = write_id[len(prefix) :].partition("@")
+        number = whole_number(text)
+        if write_id.startswith(prefix) and number is not None:
+            yield Batch(number, query, commit.extra_metadata.get(WRITE_ROWS) or "")
 
 
 def _query_id(spark: SparkSession, *, is_named: bool) -> str:

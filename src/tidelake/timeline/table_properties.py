@@ -20,6 +20,7 @@ from tidelake.errors import (
     reading,
 )
 from tidelake.formats import properties
+from tidelake.model.numbers import whole_number
 from tidelake.storage import Storage, Tagged
 
 _log = logging.getLogger(__name__)
@@ -234,8 +235,8 @@ def _lacks_checksum(entries: Mapping[str, str]) -> bool:
 
     Hudi reads such a file, and so do we; but a file that was cut between two lines looks the same.
     """
-    version = entries.get(keys.TABLE_VERSION.name, "").strip()
-    since = version.isdecimal() and int(version) >= _FIRST_WITH_CHECKSUM
+    version = whole_number(entries.get(keys.TABLE_VERSION.name, "").strip())
+    since = version is not None and version >= _FIRST_WITH_CHECKSUM
     return since and keys.CHECKSUM.name not in entries
 
 

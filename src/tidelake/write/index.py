@@ -15,6 +15,7 @@ from tidelake.config import (
 from tidelake.errors import ConfigError
 from tidelake.formats.file_name import FIXED_ID_MARK, MOST_BUCKETS, bucket_number
 from tidelake.model import TableType
+from tidelake.model.numbers import whole_number
 from tidelake.records.keys import bucket_of, split_record_key
 
 #: Where tidelake records the bucket count of a table, which Hudi records nowhere.
@@ -94,11 +95,11 @@ def choose_index(
         _refuse_other(options, IndexType.BUCKET, "the table has hash rings of the bucket index")
         count = options.bucket_count or 0
         return _bucket(config, options, BucketEngine.CONSISTENT_HASHING, count, fixed_ids=False)
-    recorded = config.properties.get(BUCKET_COUNT_PROPERTY)
-    if recorded is not None and recorded.isdigit():
+    recorded = whole_number(config.properties.get(BUCKET_COUNT_PROPERTY, ""))
+    if recorded is not None and recorded >= 0:
         _refuse_other(options, IndexType.BUCKET, f"{BUCKET_COUNT_PROPERTY} is {recorded}")
-        _refuse_count(options, int(recorded), f"{BUCKET_COUNT_PROPERTY} is {recorded}")
-        count = int(recorded)
+        _refuse_count(options, recorded, f"{BUCKET_COUNT_PROPERTY} is {recorded}")
+        count = recorded
     elif _are_buckets(file_ids) and options.index_type in (None, IndexType.BUCKET):
         count = _count_from_files(config, options, file_ids, sample())
     elif options.index_type is IndexType.BUCKET:

@@ -96,6 +96,9 @@ def test_named_types_are_found_by_short_and_full_name() -> None:
         record(("a", {"type": "bytes", "logicalType": "decimal", "precision": 99})),
         record(("a", {"type": "record", "name": "r", "fields": [{"name": "x", "type": "r"}]})),
         record(("a", {"type": "array"})),
+        *(record(("a", "int")).replace('"a"', name) for name in ("null", "1", "[]", "{}")),
+        record(("\ud800", "int")),
+        record(("a", {"type": "record", "name": "r", "fields": [{"name": 1, "type": "int"}]})),
     ],
 )
 def test_a_broken_schema_is_malformed(text: str) -> None:
@@ -210,3 +213,9 @@ def test_sources_rename_and_drop_columns() -> None:
 def test_a_partition_value_fills_its_column() -> None:
     assert constant_column("7", pa.int32(), 3).to_pylist() == [7, 7, 7]
     assert constant_column(None, pa.int32(), 2).to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize("size", [1 << 40, -5, "9" * 5000, "x"])
+def test_a_fixed_type_that_no_file_holds_is_malformed(size: object) -> None:
+    with pytest.raises(Malformed):
+        avro_fields(record(("a", {"type": "fixed", "name": "f", "size": size})), as_stored=True)

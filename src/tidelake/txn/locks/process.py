@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 _PROC = Path("/proc")
-_NAME = re.compile(r"(?P<shown>[^:]+:(?P<pid>[0-9]+)):(?P<machine>[0-9a-f]+)-(?P<start>[0-9]+)")
+_NAME = re.compile(r"(?P<shown>[^:]+:(?P<pid>[0-9]{1,9})):(?P<machine>[0-9a-f]+)-(?P<start>[0-9]+)")
 _GONE_STATES = ("Z", "X")
 _STATE, _START = 0, 19
 """Places in `/proc/PID/stat`, counted from behind the program's name."""

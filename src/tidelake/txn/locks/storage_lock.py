@@ -16,6 +16,7 @@ from typing import Any
 from tidelake.env import Env
 from tidelake.errors import CorruptFileError, Malformed, MissingFileError, StorageError
 from tidelake.formats import jackson
+from tidelake.model.numbers import whole_number
 from tidelake.storage import Tagged
 from tidelake.txn.locks.process import is_gone, process_mark, shown_name
 from tidelake.txn.locks.provider import Holder, log_takeover
@@ -129,7 +130,7 @@ class StorageLock:
         name, _, since = lease.owner.rpartition(_SINCE)
         return Holder(
             owner=shown_name(name or lease.owner),
-            since_ms=int(since) if name and since.isdecimal() else None,
+            since_ms=whole_number(since) if name else None,
             until_ms=min(lease.valid_until_ms, LAST_MS),
             is_gone=is_gone(lease.owner),
         )
