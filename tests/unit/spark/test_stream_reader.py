@@ -75,6 +75,40 @@ def test_a_stream_that_fell_behind_says_so_and_starts_anew(tmp_path: Path) -> No
     assert sorted(read(stream(lake, maxFilesPerTrigger="1"))[0]) == sorted(lake.rows())
 
 
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_stream_of_changes_tells_that_a_clean_took_what_it_needs(
+    tmp_path: Path, version: int
+) -> None:
+    lake = Lake(tmp_path, MOR, version, {"hoodie.table.cdc.enabled": "true"})
+    changes = {
+        "hoodie.datasource.query.type": "incremental",
+        "hoodie.datasource.query.incremental.format": "cdc",
+    }
+
+    def ops(at: Offset | None) -> tuple[list[str], Offset]:
+        reader = stream(lake, **changes)
+        start = reader.initialOffset() if at is None else at
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        shares = reader.partitions(start, end)
+        batches = [batch for share in shares for batch in reader.read(share)]
+        return [op for batch in batches for op in batch.column("op").to_pylist()], end
+
+    lake.write([row("a", 1), row("b", 1)])
+    assert ops(None)[0] == ["i", "i"]
+    lake.write([row("a", 2)])
+    planned = lake.compactor({"hoodie.compact.inline.max.delta.commits": "1"}).schedule()
+    _, at = ops(None)
+    lake.write([row("a", 3)])
+    assert ops(at)[0] == ["u"]
+    assert planned is not None
+    lake.compactor().run(planned)
+    lake.write([row("b", 2)])
+    assert sorted(ops(at)[0]) == ["u", "u"]
+    lake.caretaker({"hoodie.clean.commits.retained": "1"}).clean()
+    with pytest.raises(IncrementalRangeError, match=r"was cleaned\n  next: start the stream anew"):
+        ops(at)
+
+
 @pytest.mark.parametrize("version", [6, 8, 9])
 @pytest.mark.parametrize("undo", ["restore", "rollback"])
 def test_commits_that_were_brought_and_undone_are_told(
