@@ -288,7 +288,7 @@ class MetadataTable:
     def _timeline_now(self) -> Timeline:
         """Return the metadata table's own timeline as it is by now; an empty one if it is gone."""
         found = load_own_config(self._table)
-        return Timeline() if found is None else load_timeline(*found)
+        return Timeline() if found is None else reload_timeline(*found)
 
     def _is_visible(self, instant_time: str) -> bool:
         return instant_time not in self._pending and self._view.times.is_committed(instant_time)
