@@ -23,7 +23,7 @@ from tidelake.services import clean_plan
 from tidelake.services.table_now import TableNow
 from tidelake.testing.simulation import Faults, History, play
 from tidelake.timeline import Timeline, TimelineContents, load_timeline
-from tidelake.txn import candidates, concurrency, conflict, failed_writes, planned, time
+from tidelake.txn import candidates, concurrency, conflict, failed_writes, late, planned, time
 from tidelake.txn.candidates import Start
 from tidelake.txn.concurrency import Concurrency, Reviewer
 from tidelake.txn.conflict import Footprint, Kind, Rule
@@ -56,6 +56,7 @@ UNDOING = replace(
     faults=Faults(stall=0.01, late_listing=0.01),
     actors=("upsert 0", "upsert 1", "clean 0", "clean 1", "roll back 0", "roll back 1", "read 0"),
 )
+LATE = replace(UNDOING, faults=Faults(late=0.1))
 BEYOND = replace(
     OCC_COW,
     writes=4,
@@ -244,6 +245,11 @@ def lost_lock_unnoticed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TableLock, "is_held", lambda _: True)
 
 
+def nobody_looks_behind(patch: pytest.MonkeyPatch) -> None:
+    """Leave on the timeline what appeared when the lock had been lost."""
+    patch.setattr(late, "_take_back_if_late", lambda *_: None)
+
+
 def no_lock(patch: pytest.MonkeyPatch) -> None:
     def open_door(_: Concurrency) -> AbstractContextManager[None]:
         return nullcontext()
@@ -388,6 +394,7 @@ PLANTED: dict[str, tuple[World, Plant]] = {
     "late publish": (OCC_MOR, late_publish),
     "a lost lock goes unnoticed": (OCC_MOR, lost_lock_unnoticed),
     "no lock": (NBCC, no_lock),
+    "nobody looks behind the file": (LATE, nobody_looks_behind),
     "conflicts not judged": (OCC_MOR, conflicts_not_judged),
     "rollbacks of our own not looked for": (OCC_COW, rollback_not_looked_for),
     "the last schema wins": (OCC_COW, schema_not_resolved),
