@@ -90,8 +90,8 @@ def upsert(*rows: Row) -> Step:
         (False, False, False, 50),
         (True, False, False, 47),
         (True, True, False, 56),
-        (False, True, True, 75),
-        (True, True, True, 70),
+        (False, True, True, 76),
+        (True, True, True, 71),
     ],
 )
 def test_an_upsert_of_one_row(
