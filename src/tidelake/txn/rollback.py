@@ -195,6 +195,8 @@ class Rollback:
             files_by_listing(self._storage, self._config, target.commit_time, partitions=partitions)
         )
         began_ms = self._env.clock.now_ms()
+        # One that does not honour the lock may have completed it since.
+        self._timeline = load_timeline(self._storage, self._config)
         self._hide(target)
         done = self._delete(requests, rollback_time, target)
         self._concurrency.ensure()

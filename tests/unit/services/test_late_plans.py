@@ -268,3 +268,24 @@ def test_a_clean_or_a_rollback_that_was_taken_back_is_not_carried_out(
         Rollback(at.env, at.config, at.timeline, at.times, at.keeper).carry_out(found)
     assert not table.now.timeline.pending
     assert table.rows() == rows
+
+
+@pytest.mark.parametrize("table_version", [6, 8, 9])
+def test_a_plan_that_completes_while_a_restore_drops_it_is_dropped_as_well(
+    table_version: int,
+) -> None:
+    """Its executor does not honour the lock: a completed file would name what is gone."""
+    table, _ = made_for("savepoint", table_version, MOR)
+    saved = table.write({"a-0": "saved"})
+    savepoint(environment(table.storage), saved)
+    rows = table.rows()
+    table.write({"a-0": "later"})
+    time = table.plan_compaction()
+
+    def complete(_number: int, call: str, path: str) -> None:
+        if call == "put_if_absent" and path.endswith(".restore.requested"):
+            table.run_compaction(time)
+
+    restore(environment(FaultyStorage(table.storage, complete)), saved)
+    assert time not in [i.requested_time for i in table.now.timeline.instants]
+    assert table.rows() == rows
