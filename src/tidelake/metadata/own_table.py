@@ -179,7 +179,11 @@ class OwnTable:
         what others have written since it looked.
         """
         if not self.names_logs_by_slice:
-            self.storage.put(log.path, log.content)
+            # On conditions, so that a request of an earlier attempt which comes late fails.
+            while not self.storage.put_if_absent(log.path, log.content):
+                left = self.storage.read_tagged(log.path)
+                if self.storage.put_if_tagged(log.path, log.content, left.tag) is not None:
+                    break
             return log
         while not self.storage.put_if_absent(log.path, log.content):
             log = log.renumbered()
