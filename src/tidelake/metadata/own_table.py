@@ -8,6 +8,7 @@ those of the instant of the table that it describes, so a crash in between is fo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from typing_extensions import Self
 
 from tidelake.config import TableConfig
-from tidelake.errors import CorruptFileError, TidelakeError, reading
+from tidelake.errors import CorruptFileError, MissingFileError, TidelakeError, reading
 from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.file_name import format_log, parse_base, parse_log
 from tidelake.formats.instant_name import InstantName
@@ -181,9 +182,10 @@ class OwnTable:
         if not self.names_logs_by_slice:
             # On conditions, so that a request of an earlier attempt which comes late fails.
             while not self.storage.put_if_absent(log.path, log.content):
-                left = self.storage.read_tagged(log.path)
-                if self.storage.put_if_tagged(log.path, log.content, left.tag) is not None:
-                    break
+                with suppress(MissingFileError):
+                    left = self.storage.read_tagged(log.path)
+                    if self.storage.put_if_tagged(log.path, log.content, left.tag) is not None:
+                        break
             return log
         while not self.storage.put_if_absent(log.path, log.content):
             log = log.renumbered()

@@ -196,7 +196,7 @@ class Rollback:
         )
         began_ms = self._env.clock.now_ms()
         # One that does not honour the lock may have completed it since.
-        self._timeline = load_timeline(self._storage, self._config)
+        self._timeline = reload_timeline(self._storage, self._config)
         self._hide(target)
         done = self._delete(requests, rollback_time, target)
         self._concurrency.ensure()
