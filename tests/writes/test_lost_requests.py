@@ -201,8 +201,8 @@ LOST = (
 )
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", ACTS)
 @pytest.mark.parametrize(
     ("version", "mor", "shared"),

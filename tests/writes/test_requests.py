@@ -84,6 +84,7 @@ def upsert(*rows: Row) -> Step:
     return Step(do=Do.UPSERT, rows=rows)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("mor", "metadata", "shared", "most"),
     [
@@ -109,8 +110,7 @@ def test_an_upsert_of_one_row(
     assert len(proxy.requests) <= most
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("metadata", [False, True])
 def test_a_plan_does_not_grow_with_the_history(proxy: FaultyProxy, *, metadata: bool) -> None:
     case = kind(mor=False, metadata=metadata)
