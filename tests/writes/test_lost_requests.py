@@ -37,8 +37,8 @@ from tidelake.read.state import TableState
 from tidelake.storage import MemoryStorage, Storage
 from tidelake.table import load_state
 from tidelake.testing import Fault, FaultyStorage
+from tidelake.testing.faults import CHANGES
 
-CHANGES = frozenset({"put", "put_if_absent", "put_if_tagged", "delete", "delete_folder"})
 TIGHT = {
     "hoodie.metadata.enable": "true",
     "hoodie.clean.automatic": "false",

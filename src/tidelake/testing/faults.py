@@ -18,9 +18,7 @@ class Crash(BaseException):
 
 
 #: The calls that change what lies on storage.
-_CHANGES = frozenset(
-    {"put", "put_if_absent", "put_if_tagged", "delete", "delete_if_tagged", "delete_folder"}
-)
+CHANGES = frozenset({"put", "put_if_absent", "put_if_tagged", "delete", "delete_folder"})
 
 
 class Fault(Word):
@@ -155,7 +153,7 @@ class FaultyStorage:
             raise StorageError(
                 path, f"made to fail at call {len(self.calls)}, {name}", is_refusal=True
             )
-        if fault is Fault.LATE and name in _CHANGES:
+        if fault is Fault.LATE and name in CHANGES:
             self._late.append(act)
         if fault in (Fault.LATE, Fault.LOST_CALL):
             raise StorageError(path, f"made to lose call {len(self.calls)}, {name}")
