@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator, Mapping
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.faulty_proxy import FaultyProxy
+from tests.s3_server import s3_options, s3_server
 from tests.writes.cases import Case
 from tests.writes.model import Do, Row, Step
 from tests.writes.quick_writer import QuickWriter
@@ -32,29 +30,12 @@ CITIES = tuple(f"city{number}" for number in range(6))
 @pytest.fixture(scope="module")
 def proxy() -> Iterator[FaultyProxy]:
     """Return a proxy that counts what reaches a server of this process."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        aws_access_key_id="key",
-        aws_secret_access_key="secret",
-        region_name="us-east-1",
-    ).create_bucket(Bucket="lake")
-    with FaultyProxy(endpoint) as proxy:
+    with s3_server() as endpoint, FaultyProxy(endpoint) as proxy:
         yield proxy
-    server.stop()
 
 
 def options(proxy: FaultyProxy) -> Mapping[str, str]:
-    return {
-        "fs.s3a.access.key": "key",
-        "fs.s3a.secret.key": "secret",
-        "fs.s3a.endpoint": proxy.endpoint,
-    }
+    return s3_options(proxy.endpoint)
 
 
 def kind(*, mor: bool, metadata: bool, shared: bool = False) -> Case:

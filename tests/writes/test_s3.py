@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from random import Random  # noqa: TID251 - seeded
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
+from tests.s3_server import s3_options, s3_server
 from tests.writes.cases import Case, RandomWrites
 from tests.writes.hudi_rs import HudiRs
 from tests.writes.model import Do, Model, values
@@ -24,25 +22,8 @@ FOLDER = "a folder/with %2F and ü"
 @pytest.fixture(scope="module")
 def s3() -> Iterator[dict[str, str]]:
     """Return the options with which a server of this process is reached."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        aws_access_key_id="key",
-        aws_secret_access_key="secret",
-        region_name="us-east-1",
-    ).create_bucket(Bucket="lake")
-    yield {
-        "fs.s3a.access.key": "key",
-        "fs.s3a.secret.key": "secret",
-        "fs.s3a.endpoint": endpoint,
-        "fs.s3a.path.style.access": "true",
-    }
-    server.stop()
+    with s3_server() as endpoint:
+        yield s3_options(endpoint)
 
 
 SCRIPT = (

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.faulty_proxy import FaultyProxy, HttpFault, Request
+from tests.s3_server import s3_options, s3_server
 from tidelake.errors import MissingFileError, StorageError
 from tidelake.storage import Storage, open_storage
 
@@ -18,21 +16,8 @@ LOST = (HttpFault.LOST_BEFORE, HttpFault.LOST_AFTER, HttpFault.ERROR_AFTER)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    client = boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        aws_access_key_id="key",
-        aws_secret_access_key="secret",
-        region_name="us-east-1",
-    )
-    client.create_bucket(Bucket="lake")
-    yield endpoint
-    server.stop()
+    with s3_server() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture
@@ -47,12 +32,7 @@ def storage(proxy: FaultyProxy, request: pytest.FixtureRequest) -> Storage:
 
 
 def opened(endpoint: str, name: str) -> Storage:
-    options = {
-        "fs.s3a.access.key": "key",
-        "fs.s3a.secret.key": "secret",
-        "fs.s3a.endpoint": endpoint,
-    }
-    return open_storage(f"s3a://lake/{name}", options)
+    return open_storage(f"s3a://lake/{name}", s3_options(endpoint))
 
 
 def first_change(fault: HttpFault) -> Callable[[Request], HttpFault | None]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
+from tests.s3_server import client as s3_client
+from tests.s3_server import s3_options, s3_server
 from tidelake.errors import MissingFileError, StorageError
 from tidelake.storage import Storage, open_storage
 
@@ -17,25 +16,8 @@ NAMES = ["a%2Fb", "a b", "key=Ã¼", "12:30", "{x}[y]*?", "a\\b", "#", "100%", "æ—
 
 @pytest.fixture(scope="module")
 def options() -> Iterator[dict[str, str]]:
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        aws_access_key_id="key",
-        aws_secret_access_key="secret",
-        region_name="us-east-1",
-    ).create_bucket(Bucket="lake")
-    yield {
-        "fs.s3a.access.key": "key",
-        "fs.s3a.secret.key": "secret",
-        "fs.s3a.endpoint": endpoint,
-        "fs.s3a.path.style.access": "true",
-    }
-    server.stop()
+    with s3_server() as endpoint:
+        yield s3_options(endpoint)
 
 
 @pytest.fixture
@@ -85,12 +67,7 @@ def test_many_reads_in_order(storage: Storage) -> None:
 def test_an_object_that_stands_for_a_folder_is_no_file(
     storage: Storage, options: dict[str, str]
 ) -> None:
-    client = boto3.client(
-        "s3",
-        endpoint_url=options["fs.s3a.endpoint"],
-        aws_access_key_id="key",
-        aws_secret_access_key="secret",
-    )
+    client = s3_client(options["fs.s3a.endpoint"])
     prefix = storage.spec.uri.removeprefix("s3://lake/")
     client.put_object(Bucket="lake", Key=f"{prefix}/folder/", Body=b"")
     client.put_object(Bucket="lake", Key=f"{prefix}/folder/a", Body=b"x")
