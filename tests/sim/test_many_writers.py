@@ -78,6 +78,17 @@ def test_a_file_of_a_writer_that_was_rolled_back_is_not_taken_for_archived(seed:
     assert play(history_of(seed)).wrong == []
 
 
+@pytest.mark.parametrize("seed", [34_915])
+def test_a_rollback_that_died_on_version_6_is_not_taken_for_an_archival(seed: int) -> None:
+    assert play(history_of(seed)).wrong == []
+
+
+@pytest.mark.parametrize("seed", [5_235, 30_099])
+def test_a_write_that_lost_its_lock_goes_only_where_nothing_counts_on_it(seed: int) -> None:
+    """A savepoint named its file; an instant beside it had its completion time."""
+    assert play(history_of(seed)).wrong == []
+
+
 @pytest.mark.parametrize("seed", [3, 7])
 def test_the_same_seed_gives_the_same_history(seed: int) -> None:
     history = history_of(seed)

@@ -129,23 +129,34 @@ class TimelineContents:
         return frozenset(time for metadata in found for time in metadata.commits_rollback)
 
     def rolled_back_by(self, timeline: Timeline) -> frozenset[str]:
-        """Return the writes that completed rollbacks and restores of a timeline took back.
+        """Return the writes that rollbacks and restores of a timeline took back, or have begun to.
 
         Plans of services do not count: they stay when an attempt at them is rolled back. Damaged
         files tell nothing, nor do those that are archived by now: the history has these.
         """
         found: set[str] = set()
-        for instant in timeline.completed:
+        for instant in timeline.instants:
             try:
                 if instant.action is Action.ROLLBACK:
-                    done = self.rollback_metadata(instant)
-                    plans_stay = {i.commit_time for i in done.instants_rollback if _is_plan(i)}
-                    found.update(t for t in done.commits_rollback if t not in plans_stay)
+                    found.update(self._rolled_back(instant))
                 elif instant.action is Action.RESTORE:
-                    found.update(self.restore_metadata(instant).instants_to_rollback)
+                    found.update(self._restored(instant))
             except (CorruptFileError, MissingFileError):
                 continue
         return frozenset(found)
+
+    def _rolled_back(self, rollback: Instant) -> Iterable[str]:
+        if rollback.is_completed:
+            done = self.rollback_metadata(rollback)
+            plans_stay = {i.commit_time for i in done.instants_rollback if _is_plan(i)}
+            return [time for time in done.commits_rollback if time not in plans_stay]
+        target = self.rollback_plan(rollback).instant_to_rollback
+        return [] if target is None or _is_plan(target) else [target.commit_time]
+
+    def _restored(self, restore: Instant) -> Iterable[str]:
+        if restore.is_completed:
+            return self.restore_metadata(restore).instants_to_rollback
+        return [info.commit_time for info in self.restore_plan(restore).instants_to_rollback]
 
     def restore_plan(self, instant: Instant) -> plans.RestorePlan:
         """Return which instants a restore set out to take back."""

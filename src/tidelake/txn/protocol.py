@@ -82,7 +82,7 @@ from tidelake.timeline.load import completion_time_from
 from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
 from tidelake.txn.candidates import MODE, Start, of_stats
 from tidelake.txn.commits import commit_of, made_under, paths_of
-from tidelake.txn.completed_late import refuse_late
+from tidelake.txn.completed_late import built_on, refuse_unseen
 from tidelake.txn.concurrency import WRITER, Concurrency, Reviewer, SchemaResolver, lost
 from tidelake.txn.conflict import Footprint, Slot
 from tidelake.txn.early import Lookout
@@ -666,9 +666,21 @@ class Transaction:
         reviewer = self._reviewer(now)
         reviewer.refuse_rolled_back(self.instant_time, self._reviewed_on)
         self._refuse_taken_off()
-        if self.owner is None:
-            before, contents = self._reviewed_on, reviewer.contents
-            refuse_late(self.instant_time, before, now, contents, self._storage, self.config)
+        if self.owner is not None:
+            return
+        before, at = self._reviewed_on, (self._storage, self.config)
+        on_top = built_on(self.instant_time, before, now, reviewer.contents, *at)
+        if on_top is not None:
+            _log.warning(
+                "%s completed when it had lost the lock, and %s %s began on top of it: whether "
+                "rows got lost on the way, `tidelake check` tells",
+                self.instant_time,
+                on_top.planned_as,
+                on_top.requested_time,
+            )
+            return
+        self._refuse_undone(reviewer)
+        refuse_unseen(self.instant_time, before, now)
 
     def _refuse_taken_off(self) -> None:
         """Raise when nothing but the completed file is left: a restore took the instant off."""

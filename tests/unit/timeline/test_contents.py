@@ -7,6 +7,7 @@ import pytest
 
 from tests.golden.timelines import memory_table
 from tidelake.errors import CorruptFileError, MissingFileError
+from tidelake.formats import plans
 from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.model import Action, Instant, State
 from tidelake.storage import MemoryStorage
@@ -220,3 +221,22 @@ def test_an_inflight_file_in_the_place_of_the_completed_one_is_refused() -> None
     storage.put(f".hoodie/timeline/{own.file_name}", storage.read(inflight))
     with pytest.raises(CorruptFileError, match="as an inflight file does"):
         contents.commit_metadata(own)
+
+
+def test_rollbacks_and_restores_that_have_begun_say_what_they_take_back() -> None:
+    storage, timeline, contents = opened("v9_mor_compaction_executed")
+    done, begun = timeline.completed[-1].requested_time, State.INFLIGHT
+    target = plans.InstantInfo(commit_time=done, action=Action.COMMIT)
+    compaction = plans.InstantInfo(commit_time="3", action=Action.COMPACTION)
+    folder = load_table_config(storage).timeline_folder
+    for time, plan in {
+        "7.rollback": plans.RollbackPlan(instant_to_rollback=target),
+        "8.rollback": plans.RollbackPlan(instant_to_rollback=compaction),
+        "9.restore": plans.RestorePlan(instants_to_rollback=(replace(target, commit_time="2"),)),
+    }.items():
+        storage.put(f"{folder}/{time}.requested", plans.encode(plan))
+    pending = [
+        Instant(requested_time=time, action=action, state=begun)
+        for time, action in (("7", Action.ROLLBACK), ("8", Action.ROLLBACK), ("9", Action.RESTORE))
+    ]
+    assert contents.rolled_back_by(replace(timeline, instants=tuple(pending))) == {done, "2"}

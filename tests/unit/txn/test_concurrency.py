@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+
 import pytest
 
 from tests.unit.txn.toy_table import PARTITION, SCHEMA, Toy, environment, new_storage
 from tests.unit.txn.toy_writer import LEASE_MS, NBCC, OCC, Writer
-from tidelake.config import ConcurrencyMode, ConflictStrategy, ReadOptions
+from tidelake.config import (
+    CleanOptions,
+    CleanPolicy,
+    ConcurrencyMode,
+    ConflictStrategy,
+    ReadOptions,
+)
 from tidelake.env import Env
 from tidelake.errors import (
     InstantLostError,
@@ -13,9 +22,13 @@ from tidelake.errors import (
     TidelakeError,
     WriteConflictError,
 )
+from tidelake.formats import plans
+from tidelake.formats.instant_name import InstantName
+from tidelake.formats.plans import RollbackMetadata
 from tidelake.model import Action, Commit, TableType
 from tidelake.read.check import check_table
 from tidelake.read.state import TableState
+from tidelake.services import clean, roll_back, savepoint
 from tidelake.services.rollback import roll_back_all_failed
 from tidelake.storage import MemoryStorage
 from tidelake.testing import Crash, Fault, FaultyStorage, ManualClock, SeededIds
@@ -441,6 +454,119 @@ def test_a_write_that_lost_its_lock_stays_where_others_completed_on_top_of_it(
     assert done.requested_time in {i.requested_time for i in Toy(storage).timeline.writes()}
     assert Toy(storage).rows()["a"] == "theirs"
     assert "began on top of it" in caplog.text
+
+
+def keep_all(writer: Writer) -> None:
+    savepoint(writer.env, concurrency=writer.concurrency)
+
+
+def keep_newest_slices(writer: Writer) -> None:
+    options = CleanOptions(policy=CleanPolicy.FILE_VERSIONS, file_versions=1)
+    clean(writer.env, options, NoMetadataTable(writer.env), concurrency=writer.concurrency)
+
+
+@pytest.mark.parametrize("serve", [keep_all, keep_newest_slices])
+def test_a_write_that_lost_its_lock_stays_where_a_service_counts_on_its_files(
+    storage: MemoryStorage, clock: ManualClock, serve: Callable[[Writer], None]
+) -> None:
+    """A savepoint names them, and a clean has deleted the slices behind them."""
+    steps = ["not yet"]
+
+    def stall(_number: int, name: str, path: str) -> None:
+        if steps[-1] == "armed" and puts_completed(name, path):
+            steps.append("completed")
+            clock.sleep_ms(LEASE_MS + 1)
+            other = Writer(storage, clock, 2)
+            txn = other.begin()
+            other.commit(txn, other.write(txn, "b", "theirs"))
+        elif steps[-1] == "completed":
+            steps.append("others")
+            clock.sleep_ms(1)
+            serve(Writer(storage, clock, 3))
+
+    ours = Writer(FaultyStorage(storage, stall), clock, 1)
+    txn = ours.begin()
+    stats = ours.write(txn, "a", "ours")
+    steps.append("armed")
+    has_landed = False
+    with suppress(WriteConflictError), txn:
+        ours.commit(txn, stats)
+        has_landed = True
+    assert steps[-1] == "others"
+    # Behind a log there is nothing to clean.
+    is_log = Toy(storage).write_action is Action.DELTACOMMIT
+    assert has_landed or (is_log and serve is keep_newest_slices)
+    assert Toy(storage).rows() == {"a": "ours" if has_landed else "0", "b": "theirs"}
+    timeline, contents = Toy(storage).timeline, TimelineContents(storage, Toy(storage).config)
+    there = {path.rpartition("/")[2] for path in storage.files_below("")}
+    for saved in (i for i in timeline.completed if i.action is Action.SAVEPOINT):
+        for of in contents.savepoint_metadata(saved).partition_metadata.values():
+            assert there >= {*of.savepoint_data_file}
+
+
+def test_a_write_that_lost_its_lock_brings_nothing_back_that_was_rolled_back(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    """It was silent for so long that nobody waited for it."""
+    writer = Writer(storage, clock, 4)
+    txn = writer.begin()
+    newest = writer.commit(txn, writer.write(txn, "a", "newest")).requested_time
+    armed = [False]
+
+    def stall(_number: int, name: str, path: str) -> None:
+        if armed[0] and puts_completed(name, path):
+            armed[0] = False
+            clock.sleep_ms(20 * LEASE_MS)
+            other = Writer(storage, clock, 2)
+            keeper = NoMetadataTable(other.env)
+            roll_back(other.env, newest, keeper, concurrency=other.concurrency)
+
+    later(clock)
+    ours = Writer(FaultyStorage(storage, stall), clock, 1)
+    txn = ours.begin()
+    stats = ours.write(txn, "a", "ours")
+    armed[0] = True
+    with pytest.raises((WriteConflictError, InstantLostError)), txn:
+        ours.commit(txn, stats)
+    assert Toy(storage).rows()["a"] == "0"
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_write_that_lost_its_lock_gives_way_to_who_has_its_completion_time(
+    clock: ManualClock, version: int
+) -> None:
+    storage = new_storage(version, TableType.COPY_ON_WRITE, clock.now_ms)
+    Toy(storage).write({"a": "0"})
+    armed = [False]
+
+    def stall(_number: int, call: str, path: str) -> None:
+        if armed[0] and puts_completed(call, path):
+            armed[0] = False
+            clock.sleep_ms(LEASE_MS + 1)
+            # The clock of the other is behind ours.
+            name = InstantName.parse(path.rpartition("/")[2], Toy(storage).config.layout_version)
+            assert name is not None
+            done = RollbackMetadata(
+                start_rollback_time=requested,
+                time_taken_in_millis=1,
+                total_files_deleted=0,
+                commits_rollback=(),
+                partition_metadata={},
+            )
+            path = (
+                f"{Toy(storage).config.timeline_folder}/{requested}_{name.completion_time}.rollback"
+            )
+            storage.put(path, plans.encode(done))
+
+    ours = Writer(FaultyStorage(storage, stall), clock, 1)
+    txn = ours.begin()
+    requested = f"{int(txn.instant_time) + 1}"
+    stats = ours.write(txn, "a", "ours")
+    armed[0] = True
+    with pytest.raises(WriteConflictError, match="completion time") as caught, txn:
+        ours.commit(txn, stats)
+    assert caught.value.theirs == requested
+    assert Toy(storage).rows()["a"] == "0"
 
 
 @pytest.mark.parametrize("version", [6, 8, 9])
