@@ -147,7 +147,9 @@ class _Files:
         there = {log.name for log in piece.log_files} if piece else set()
         for name in own.log_files or ():
             log = parse_log("", name, 0)
-            done = None if log is None else self._state.view.times(log.instant_time)
+            if log is None or log.is_cdc:
+                continue  # Apache Hudi lists change logs as well, which are in no slice
+            done = self._state.view.times(log.instant_time)
             if done is not None and done <= as_of.time and name not in there:
                 raise _FileGoneError(name)
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
+from tests.conftest import Unpack
+from tests.golden.local_table import LocalTable
 from tests.scenarios.lake import COW, MOR, UPSERT, Fields, Lake, Row, row
 from tidelake.config import CdcMode, WriteOperation
 from tidelake.errors import ConfigError, IncrementalRangeError
@@ -159,6 +161,14 @@ def test_a_change_log_needs_no_more_files_than_its_mode_leaves_out(
 def _requested(table: Followed, number: int) -> str:
     writes = table.lake.state().timeline.writes()
     return next(i.requested_time for i in writes if i.completion_time == table.times[number])
+
+
+def test_a_change_log_that_a_write_lists_beside_its_logs_is_in_no_slice(
+    golden_table: Unpack,
+) -> None:
+    """Apache Hudi lists that of a compaction in what the next write says of the slice."""
+    table = LocalTable(str(golden_table("v9_mor_cdc_data_before_after")), {})
+    assert len(table.changes(start="000").collect()) == 28
 
 
 @pytest.mark.parametrize("version", [8, 9])
