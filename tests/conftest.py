@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING, Protocol
@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from tests.golden import harness
 from tests.lanes import leave_samples
+from tidelake.env import ThreadTicker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +25,9 @@ settings.load_profile("tidelake")
 @pytest.hookimpl(tryfirst=True)  # marks are looked at by others
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     leave_samples(items)
+
+
+Act = Callable[[], None]
 
 
 class Unpack(Protocol):
@@ -41,6 +45,22 @@ def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
     caplog.handler.addFilter(is_ours)
     yield caplog
     caplog.handler.removeFilter(is_ours)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ticks_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """End the signs of life of writers that a test leaves behind, as its process would."""
+    begin = ThreadTicker.every
+    ends: list[Act] = []
+
+    def every(ticker: ThreadTicker, interval_ms: int, act: Act) -> Act:
+        ends.append(begin(ticker, interval_ms, act))
+        return ends[-1]
+
+    monkeypatch.setattr(ThreadTicker, "every", every)
+    yield
+    for end in ends:
+        end()
 
 
 @pytest.fixture(scope="session")

@@ -77,10 +77,10 @@ class TidelakeWriter(DataSourceArrowWriter):
         self._instant: str | None = None
         self._spec: WriteSpec | None = None
         if self._goes_at_once(self._choice, given):
-            txn = session.begin(self._operation, None, looked_up=False)
-            txn.start()
-            self._instant = txn.instant_time
-            self._spec = session.spec(txn, self._choice)
+            with session.begin(self._operation, None, looked_up=False) as txn:
+                txn.start()
+                self._instant = txn.instant_time
+                self._spec = session.spec(txn, self._choice)
         else:
             self._area.keep_alive(session.env)
 

@@ -110,14 +110,16 @@ class Heartbeat:
     def keep_beating(self) -> None:
         """Give signs of life from another thread until `end`, or until somebody else has the write.
 
-        A call that fails or hangs does not end it: the next one may go through.
+        A call that fails or hangs does not end it: the next one may go through. One that fails
+        when nobody waits for it any more is not worth a word.
         """
 
         def beat() -> None:
             try:
                 self._beat_again()
             except StorageError as cause:
-                _log.warning("no sign of life could be given: %s", cause.problem)
+                if self._stop is not None:
+                    _log.warning("no sign of life could be given: %s", cause.problem)
             if self._is_lost:
                 self.stop()
 

@@ -7,9 +7,16 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tests.conftest import Unpack
-from tidelake.errors import ConfigError, NotATableError, TidelakeError, UnsupportedTableError
+from tidelake.errors import (
+    ConfigError,
+    NotATableError,
+    StorageError,
+    TidelakeError,
+    UnsupportedTableError,
+)
 from tidelake.formats import properties
 from tidelake.spark.datasource_writer import TidelakeWriter
+from tidelake.txn import Transaction
 
 STRUCT = T.StructType([T.StructField("id", T.StringType()), T.StructField("v", T.LongType())])
 
@@ -61,3 +68,21 @@ def test_the_metadata_table_is_not_written_as_a_table(golden_table: Unpack, tmp_
 
 def test_an_option_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, ConfigError, "did you mean", hoodie__datasource__write__recordkey__fild="id")
+
+
+def test_a_write_that_cannot_start_is_rolled_back_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left behind, it would give signs of life for as long as Spark keeps the process."""
+    writer(tmp_path)
+    before = content(tmp_path / ".hoodie" / "timeline")
+
+    def fail(_: Transaction) -> None:
+        raise StorageError("inflight", "made to fail")
+
+    monkeypatch.setattr(Transaction, "start", fail)
+    with pytest.raises(StorageError, match="made to fail"):
+        writer(tmp_path, hoodie__datasource__write__operation="bulk_insert")
+    assert not list((tmp_path / ".hoodie" / ".heartbeat").glob("*"))
+    after = content(tmp_path / ".hoodie" / "timeline")
+    assert {name.partition(".")[2] for name in after.keys() - before.keys()} >= {"rollback"}

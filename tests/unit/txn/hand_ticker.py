@@ -16,6 +16,11 @@ class HandTicker:
         self._acts.append(act)
         return lambda: self._acts.remove(act)
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nothing is left that ticks."""
+        return not self._acts
+
     def tick(self) -> None:
         for act in list(self._acts):
             act()

@@ -6,7 +6,7 @@ from tests.unit.txn.hand_ticker import HandTicker
 from tidelake.env import Env
 from tidelake.formats.marker_name import heartbeat_path
 from tidelake.storage import MemoryStorage
-from tidelake.testing import FaultyStorage, ManualClock, SeededIds
+from tidelake.testing import Fault, FaultyStorage, ManualClock, SeededIds
 from tidelake.txn.heartbeat import Heartbeat
 
 PATH = heartbeat_path("17")
@@ -79,3 +79,28 @@ def test_d16_a_call_that_hung_does_not_end_it() -> None:
     ours._beat_again()
     assert overtaken
     assert not ours.is_doomed
+
+
+def test_one_that_fails_once_the_write_has_ended_is_not_spoken_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A call that hangs may fail long after the write that it spoke for."""
+    storage, ticker = MemoryStorage(), HandTicker()
+    ours: list[Heartbeat] = []
+    ends: list[bool] = []
+
+    def fault(_number: int, name: str, _path: str) -> Fault | None:
+        if name == "read" and any(ends):
+            ours[0].stop()
+        return Fault.LOST_CALL if name == "read" else None
+
+    env = Env(FaultyStorage(storage, fault), ManualClock(), SeededIds(1), ticker)
+    ours.append(Heartbeat(env, "17", interval_ms=1_000, expires_ms=2_000))
+    ours[0].beat()
+    ours[0].keep_beating()
+    ticker.tick()
+    assert "no sign of life" in caplog.text
+    caplog.clear()
+    ends.append(True)
+    ticker.tick()
+    assert not caplog.records

@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from tests.golden.timelines import memory_table
+from tests.unit.txn.hand_ticker import HandTicker
 from tests.unit.txn.toy_table import KINDS, PARTITION, SCHEMA, Rows, Toy, new_storage
 from tidelake.errors import (
     CommitOutcomeUnknownError,
     InstantLostError,
     RestorePendingError,
     StorageError,
+    TidelakeError,
 )
 from tidelake.formats.marker_name import MarkerKind, marker_path
 from tidelake.model import Action, State, TableType
@@ -343,3 +346,16 @@ def test_instants_have_the_contents_that_apache_writes() -> None:
         assert storage.read(f"{folder}/{inflight}").startswith(magic)
         assert storage.read(f"{folder}/{completed}").startswith(magic)
         assert ("_" in completed) == (storage is new)
+
+
+@pytest.mark.parametrize("fault", [Fault.ERROR, Fault.LOST_CALL, Fault.LOST_REPLY, *BOTH], ids=str)
+def test_a_write_that_has_ended_gives_no_signs_of_life(fault: Fault) -> None:
+    """In a process that goes on: it would keep a dead write from being taken for dead."""
+    origin = written(9, TableType.COPY_ON_WRITE, FIRST)
+    opening = calls_of(origin, lambda _: None)
+    for number in range(1 + opening, 1 + calls_of(origin, lambda toy: toy.write(SECOND))):
+        toy = Toy(FaultyStorage.failing_at(copy.deepcopy(origin), number, fault))
+        with suppress(TidelakeError, Crash):
+            toy.write(SECOND)
+        assert isinstance(toy.env.ticker, HandTicker)
+        assert toy.env.ticker.is_idle, number

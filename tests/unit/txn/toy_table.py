@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from tests.unit.txn.hand_ticker import HandTicker
 from tidelake.config import TableConfig
 from tidelake.env import Env
 from tidelake.formats import log_block, partition_metadata
@@ -51,7 +52,8 @@ def new_storage(
 
 
 def environment(storage: Storage) -> Env:
-    return Env(storage, ManualClock(), SeededIds())
+    # Writers that are left behind are dead.
+    return Env(storage, ManualClock(), SeededIds(), HandTicker())
 
 
 class Toy:

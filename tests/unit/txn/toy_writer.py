@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.unit.txn.hand_ticker import HandTicker
 from tests.unit.txn.toy_table import SCHEMA, Toy
 from tidelake.config import ConcurrencyMode, ConflictStrategy
 from tidelake.env import Clock, Env
@@ -31,7 +32,7 @@ class Writer:
         mode: ConcurrencyMode = OCC,
         strategy: ConflictStrategy = ConflictStrategy.SIMPLE,
     ) -> None:
-        self.env = Env(storage, clock, SeededIds(number))
+        self.env = Env(storage, clock, SeededIds(number), HandTicker())
         self.lock = StorageLock(self.env, validity_ms=LEASE_MS, skew_ms=0)
         self.toy = Toy(storage)
         self.concurrency = Concurrency(
