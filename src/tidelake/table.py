@@ -239,7 +239,8 @@ class Table:
     def changes(self, start: Time | None = None, end: Time | None = None) -> DataFrame:
         """Return every change inside (start, end]: `op`, `ts_ms`, `before` and `after`.
 
-        `ts_ms` is the requested time of the commit; `before` and `after` are rows as JSON.
+        `ts_ms` is the requested time of the commit; `before` and `after` are rows as JSON. Changes
+        come in the order in which they took effect.
         """
         plan = plan_changes(self._now(), start=start, end=end)
         return changes_dataframe(self._spark, plan.spec, plan.tasks)

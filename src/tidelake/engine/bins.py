@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import TypeVar
 
 from tidelake.files import SliceTask
+
+T = TypeVar("T")
 
 #: A Spark task costs a tenth of a second in its worker, so small slices travel together.
 _BIN_BYTES = 256 << 20
@@ -28,3 +32,9 @@ def pack(tasks: Sequence[SliceTask], parallelism: int) -> list[tuple[SliceTask, 
         bins[lightest].append(task)
         loads[lightest] += weight(task) + 1
     return [tuple(of) for of in bins]
+
+
+def in_order(tasks: Sequence[T], count: int) -> list[Sequence[T]]:
+    """Return the tasks in `count` bins of about as many, which have them in their order."""
+    bounds = [len(tasks) * at // max(1, count) for at in range(count + 1)]
+    return [tasks[begin:end] for begin, end in pairwise(bounds)]

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
-from tidelake.engine.bins import pack
+from tidelake.engine.bins import in_order, pack
 from tidelake.engine.spark_types import spark_schema
 from tidelake.engine.worker_process import Batches, mapped
 from tidelake.errors import TidelakeError
@@ -203,9 +203,9 @@ def given_masks(spark: SparkSession, masks: Mapping[str, bytes]) -> DataFrame:
 def changes(
     spark: SparkSession, tasks: Sequence[ChangeTask], spec: ReadSpec, parallelism: int
 ) -> DataFrame:
-    """Return the changes of the tasks, images as structs."""
+    """Return the changes of the tasks in their order, images as structs."""
     count = min(len(tasks), max(parallelism, len(tasks) // _CHANGES_PER_BIN))
-    bins = [tuple(tasks[start::count]) for start in range(count)]
+    bins = in_order(tuple(tasks), count)
 
     def work(index: int) -> Batches:
         for task in bins[index]:

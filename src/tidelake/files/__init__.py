@@ -1,4 +1,4 @@
-from tidelake.files.changes import ChangeKind, ChangeTask, change_schema, read_changes
+from tidelake.files.changes import ChangeKind, ChangePart, ChangeTask, change_schema, read_changes
 from tidelake.files.footers import check_tails, read_footer, read_footers
 from tidelake.files.read_slice import (
     Decided,
@@ -31,6 +31,7 @@ __all__ = [
     "BloomSettings",
     "Change",
     "ChangeKind",
+    "ChangePart",
     "ChangeTask",
     "Decided",
     "GroupTarget",

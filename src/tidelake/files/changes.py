@@ -41,6 +41,14 @@ class ChangeKind(Word):
     """The slice `whole` took the place of `before`, beside logs (`after`) that came meanwhile."""
 
 
+class ChangePart(Word):
+    """Which changes of a write to a file group are wanted."""
+
+    ALL = "all"
+    DELETES = "deletes"
+    OTHERS = "others"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeTask:
     """One write to one file group, and the slices on both sides of it as far as they are needed.
@@ -51,6 +59,7 @@ class ChangeTask:
     """
 
     kind: ChangeKind
+    part: ChangePart = ChangePart.ALL
     instant_time: str
     before: SliceTask | None = None
     after: SliceTask | None = None
@@ -80,7 +89,8 @@ def read_changes(task: ChangeTask, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
     else:
         tables = made.whole()
     for table in tables:
-        yield from (b for b in table.combine_chunks().to_batches() if b.num_rows)
+        wanted = _part(table, task.part)
+        yield from (b for b in wanted.combine_chunks().to_batches() if b.num_rows)
 
 
 class _Changes:
@@ -288,6 +298,13 @@ class _Changes:
     ) -> pa.Table:
         times = pa.repeat(pa.scalar(self._task.instant_time), len(op))
         return pa.Table.from_arrays([op, times, before, after], schema=self._schema)
+
+
+def _part(changes: pa.Table, part: ChangePart) -> pa.Table:
+    if part is ChangePart.ALL:
+        return changes
+    is_delete = pc.equal(changes.column("op"), "d")
+    return changes.filter(is_delete if part is ChangePart.DELETES else pc.invert(is_delete))
 
 
 def _appended(before: SliceTask, after: SliceTask) -> SliceTask:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from tidelake.config import CdcMode, ReadOptions, TimeBasis
 from tidelake.errors import ConfigError, IncrementalRangeError, UnsupportedTableError
-from tidelake.files import ChangeKind, ChangeTask, ReadSpec, SliceTask
+from tidelake.files import ChangeKind, ChangePart, ChangeTask, ReadSpec, SliceTask
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
 from tidelake.formats.file_name import log_order, parse_base, parse_log
 from tidelake.model import FileGroupId, FileSlice, Instant, LogFile, MergeMode
@@ -190,10 +190,30 @@ class _Write:
         self._metadata = state.contents.commit_metadata(instant)
 
     def tasks(self) -> Iterator[ChangeTask]:
+        """Return what the write did to each file group, so that it can be applied in this order."""
         if self._metadata.operation_type == _COMPACTING:
             yield from self._compacted()
         if self._metadata.operation_type not in _CHANGING:
             return
+        # An overwrite may bring keys again that it replaces.
+        for partition, file_ids in self._metadata.partition_to_replace_file_ids.items():
+            for file_id in file_ids:
+                yield self._replaced(FileGroupId(partition, file_id))
+        done = list(self._changed())
+        if not _may_move_rows(done):
+            yield from (each.task for each in done)
+            return
+        for each in done:
+            if each.deletes:
+                part = ChangePart.DELETES if each.brings else ChangePart.ALL
+                yield replace(each.task, part=part)
+        for each in done:
+            if each.brings or not each.deletes:
+                part = ChangePart.OTHERS if each.deletes else ChangePart.ALL
+                yield replace(each.task, part=part)
+
+    def _changed(self) -> Iterator[_Changed]:
+        """Return what the write did to the file groups that it wrote to."""
         for partition, stats in self._metadata.partition_to_write_stats.items():
             appended: dict[str, list[WriteStat]] = {}
             for stat in stats:
@@ -202,12 +222,10 @@ class _Write:
                 if parse_log(partition, _name(stat.path), 0) is not None:
                     appended.setdefault(stat.file_id, []).append(stat)
                 else:
-                    yield self._rewritten(partition, stat)
+                    yield _Changed.of(partition, self._rewritten(partition, stat), [stat])
             for file_id, of in appended.items():
-                yield self._appended(FileGroupId(partition, file_id), of)
-        for partition, file_ids in self._metadata.partition_to_replace_file_ids.items():
-            for file_id in file_ids:
-                yield self._replaced(FileGroupId(partition, file_id))
+                task = self._appended(FileGroupId(partition, file_id), of)
+                yield _Changed.of(partition, task, of)
 
     def _compacted(self) -> Iterator[ChangeTask]:
         """Return the groups to which logs were added between the plan of a compaction and its end.
@@ -345,6 +363,32 @@ class _Write:
             cdc_paths=tuple(path for path, _ in files),
             cdc_bytes=tuple(size_bytes for _, size_bytes in files),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changed:
+    """What a write did to a file group: whether it deleted rows there, and wrote others."""
+
+    partition: str
+    task: ChangeTask
+    deletes: bool
+    brings: bool
+
+    @classmethod
+    def of(cls, partition: str, task: ChangeTask, stats: Sequence[WriteStat]) -> _Changed:
+        return cls(
+            partition=partition,
+            task=task,
+            deletes=any(stat.num_deletes != 0 for stat in stats),
+            brings=any(stat.num_inserts != 0 or stat.num_update_writes != 0 for stat in stats),
+        )
+
+
+def _may_move_rows(changed: Sequence[_Changed]) -> bool:
+    """Return whether a row that is deleted in one partition may be the one that another got."""
+    left = {each.partition for each in changed if each.deletes}
+    came = {each.partition for each in changed if each.brings}
+    return any(here != there for here in left for there in came)
 
 
 def _merges_in_steps(merge: MergeSpec, options: ReadOptions) -> bool:

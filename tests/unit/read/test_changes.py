@@ -21,6 +21,7 @@ from tidelake.model import Commit, TableType
 from tidelake.read.changes import plan_changes
 
 DELETE = WriteOperation.DELETE
+OVERWRITE_TABLE = WriteOperation.INSERT_OVERWRITE_TABLE
 MARKED: Fields = {"_hoodie_is_deleted": T.BooleanType()}
 Image = dict[str, Any] | None
 each_mode = pytest.mark.parametrize("mode", CdcMode)
@@ -227,6 +228,36 @@ def test_changes_come_in_the_order_in_which_writes_completed(tmp_path: Path) -> 
     table.write([row("a", 2)])
     table._committed(early.commit())
     assert [after["id"] for _, _, after in table.changes(table.times[1])] == ["a", "n"]
+    table.check_windows(may_lack=False)
+
+
+@each_mode
+@pytest.mark.parametrize("kind", [COW, MOR])
+@pytest.mark.parametrize("version", [6, 9])
+def test_rows_of_a_write_leave_one_file_group_before_they_come_into_another(
+    tmp_path: Path, kind: TableType, mode: CdcMode, version: int
+) -> None:
+    table = Followed(tmp_path, kind, version, mode)
+    table.write([row("a", 1, p="x"), row("b", 1, p="y"), row("c", 1, p="y"), row("x", 1, p="x")])
+    gone = [
+        row("a", 2, p="x", _hoodie_is_deleted=True),
+        row("b", 2, p="y", _hoodie_is_deleted=True),
+    ]
+    # As a write does it that finds keys in every partition.
+    table.write([*gone, row("a", 2, p="y"), row("b", 2, p="x"), row("c", 3, p="y")], fields=MARKED)
+    table.check_windows(may_lack=False)
+    ops = [op for op, _, _ in table.changes(table.times[1])]
+    assert sorted(ops) == ["d", "d", "i", "i", "u"]
+
+
+@pytest.mark.parametrize("kind", [COW, MOR])
+@pytest.mark.parametrize("of", [WriteOperation.INSERT_OVERWRITE, OVERWRITE_TABLE])
+def test_rows_that_an_overwrite_brings_again_come_after_those_that_it_replaces(
+    tmp_path: Path, kind: TableType, of: WriteOperation
+) -> None:
+    table = Followed(tmp_path, kind)
+    table.write([row("a", 1), row("b", 1)])
+    table.write([row("b", 2), row("c", 2)], operation=of)
     table.check_windows(may_lack=False)
 
 
