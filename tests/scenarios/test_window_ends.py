@@ -32,6 +32,11 @@ def test_a_commit_time_that_was_pasted_means_that_commit(
     assert set(lake.incremental("0", times[1])) == {"a", "b"}
     assert set(lake.incremental(ends[0], times[1])) == {"b"}
     assert set(lake.incremental(ends[0], ends[1])) == {"b"}
+    # Windows side by side bring each row once, whichever times they are made of.
+    for start in (times[0], ends[0]):
+        assert set(lake.incremental(start, times[1])) == {"b"}
+        assert set(lake.incremental(start)) == {"b", "c"}
+    assert lake.incremental(times[1], ends[1]) == {}
 
 
 @pytest.mark.parametrize("version", [8, 9])
@@ -42,3 +47,4 @@ def test_a_commit_time_that_is_archived_means_that_commit_too(tmp_path: Path, ve
     second = commits[1].requested_time
     assert second in lake.state().history.completion_times()
     assert set(lake.incremental("0", second)) == {"k0", "k1"}
+    assert set(lake.incremental(second)) == {"k2", "k3", "k4", "k5"}

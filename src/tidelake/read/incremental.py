@@ -54,8 +54,8 @@ class Window:
 
 def window(state: TableState, start: Time | None, end: Time | None) -> Window:
     """Return the writes of a window, by completion time from version 8 on, else by requested."""
-    after = None if start is None else state.instant(start)
-    until = None if end is None else state.window_end(end)
+    after = None if start is None else state.window_bound(start)
+    until = None if end is None else state.window_bound(end)
     if after is not None and until is not None and after > until:
         raise ConfigError(
             f"the window starts at {after}, after its end {until}",

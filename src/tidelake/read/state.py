@@ -35,6 +35,8 @@ from tidelake.view import AsOf, Listing, StorageListing, TableView, is_by
 #: Makes the listing and the statistics of a table that has a metadata table.
 MetadataSource = Callable[[Storage, TableConfig, Timeline], "tuple[Listing, FileStatistics] | None"]
 
+_SHORTEST_TIME = len("20260301101500")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
@@ -154,14 +156,16 @@ class TableState:
         self._refuse_unreachable(at, basis)
         return AsOf(time=at, basis=basis)
 
-    def window_end(self, time: str | int | datetime) -> str:
-        """Return the end of a window, however it is spelled, as the windows of this table go.
+    def window_bound(self, time: str | int | datetime) -> str:
+        """Return where a window starts or ends, however it is spelled, as this table's windows go.
 
-        The requested time of a completed instant means that it is inside, as in `as_of`.
+        The requested time of a completed instant means the end of that, as in `as_of`.
         """
         at = self.instant(time)
-        if not self.by_completion_time or any(
-            i.completion_time == at for i in self.timeline.completed
+        if (
+            not self.by_completion_time
+            or len(at) < _SHORTEST_TIME
+            or any(i.completion_time == at for i in self.timeline.completed)
         ):
             return at
         return self._completion_of(at) or at
