@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tidelake.errors import CorruptFileError, MissingFileError, SnapshotLostError
 from tidelake.formats.file_name import parse_base, parse_log
-from tidelake.model import FileSlice, Instant
+from tidelake.model import FileSlice, Instant, State
 from tidelake.timeline import Timeline, TimelineContents
 from tidelake.view import TableView
 
@@ -38,13 +38,24 @@ def refuse_lost_files(
     for instant, path in lost:
         if not is_visible(instant.requested_time):
             continue  # it may be being taken off
-        if instant not in now().instants:
+        newest = now()
+        if instant not in newest.instants:
             raise _taken_away(path)
+        if _came_late(newest, instant):
+            continue
         raise CorruptFileError(
             path,
             f"{instant.action} {instant.requested_time} of the metadata table wrote it, and it is "
             "not on storage",
         )
+
+
+def _came_late(timeline: Timeline, instant: Instant) -> bool:
+    """Return whether an instant completed, by a request that came late, after it was taken off.
+
+    Its logs and its pending files were deleted then, so that the completed file stands alone.
+    """
+    return all(name.state is State.COMPLETED for _, name in timeline.files_of(instant))
 
 
 def _taken_away(path: str) -> SnapshotLostError:

@@ -7,6 +7,7 @@ import pytest
 from tidelake.config import ConcurrencyMode
 from tidelake.env import Env
 from tidelake.errors import CorruptFileError, SnapshotLostError
+from tidelake.metadata.keeper import file_records
 from tidelake.metadata.names import FILES
 from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.upkeep import compact
@@ -15,6 +16,7 @@ from tidelake.read.snapshot import plan_snapshot
 from tidelake.testing.simulation import Faults, History, Simulation, play
 from tidelake.testing.simulation.actors import Sharing
 from tidelake.testing.simulation.actors.readers import run_toy
+from tidelake.txn import FileChanges
 from tidelake.txn.concurrency import Concurrency
 
 LISTED = ".hoodie/metadata/files"
@@ -60,6 +62,28 @@ def test_a_list_that_lost_files_is_an_error_and_no_smaller_table(
         env.storage.delete(path)
     with pytest.raises(CorruptFileError, match="of the metadata table wrote it"):
         keys(env, sharing)
+
+
+@kinds
+def test_what_completes_after_it_was_taken_off_has_lost_nothing(
+    table_version: int, table_type: TableType
+) -> None:
+    env, sharing = made(table_version, table_type)
+    before = keys(env, sharing)
+    own = OwnTable.load(env.storage)
+    assert own is not None
+    config = sharing.state(env).config
+    times = Concurrency().times(env, config, own.timeline)
+    failed = times.next()
+    changes = FileChanges(written={"p0": {"never-there.parquet": 1}})
+    own.commit(failed, {FILES: file_records(changes, table_version)}, times)
+    own = own.reloaded()
+    (completed,) = [i for i in own.timeline.writes() if i.requested_time == failed]
+    late = f"{own.config.timeline_folder}/{completed.file_name}"
+    content = own.storage.read(late)
+    own.forget(failed, times)
+    own.storage.put(late, content)
+    assert keys(env, sharing) == before
 
 
 @kinds
