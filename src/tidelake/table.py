@@ -12,29 +12,24 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.config import (
     ReadOptions,
-    TableConfig,
     WriteOperation,
     WriteOptions,
     write_keys,
 )
 from tidelake.config.write_options import without_write_options
-from tidelake.engine import (
-    Caretaker,
-    MergeBuilder,
-    MergeRequest,
-    Writer,
-    avro_schema,
-    changes_dataframe,
-    spark_schema,
-    to_dataframe,
-)
+from tidelake.engine.avro_types import avro_schema
+from tidelake.engine.caretaker import Caretaker, open_caretaker
 from tidelake.engine.compaction import Compactor
+from tidelake.engine.dataframe import changes_dataframe, to_dataframe
+from tidelake.engine.merge_clauses import MergeBuilder, MergeRequest
+from tidelake.engine.open_table import load_state, load_table, open_state
 from tidelake.engine.service_door import ServiceDoor
 from tidelake.engine.session_sql import is_read_alike
+from tidelake.engine.spark_types import spark_schema
 from tidelake.engine.task_runs import OnSpark
+from tidelake.engine.writer import Writer
 from tidelake.env import Env
 from tidelake.errors import ConfigError, NotATableError, SchemaError, TableNotFoundError
-from tidelake.metadata import MetadataTable
 from tidelake.model import Commit, FileSlice, Instant, TableType
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
@@ -51,44 +46,16 @@ from tidelake.services import (
     Service,
     ServicePlan,
 )
-from tidelake.storage import Storage, open_storage
-from tidelake.timeline import Timeline, load_table_config, with_history
+from tidelake.storage import open_storage
+from tidelake.timeline import load_table_config, with_history
 from tidelake.txn import create_table
 from tidelake.txn.retry import retry_on_conflict
 from tidelake.write.create import table_spec
 
+__all__ = ["Table", "load_state", "open_caretaker", "open_state"]
+
 Time = str | int | datetime
 Options = Mapping[str, str]
-
-
-def open_state(path: str, options: Mapping[str, str] | None = None) -> TableState:
-    """Return all that can be known of a table without Spark.
-
-    Raises `TableNotFoundError`, `NotATableError`, `UnsupportedTableError` or `CorruptFileError`.
-    """
-    return _load(open_storage(path, options), ReadOptions.from_options(options or {}))
-
-
-def open_caretaker(path: str, options: Mapping[str, str]) -> Caretaker:
-    """Return what runs the services of a table that need no Spark; raise as `open_state` does."""
-    storage = open_storage(path, options)
-    return Caretaker(Env(storage), load_state(storage, options), WriteOptions.from_options(options))
-
-
-def load_state(storage: Storage, options: Mapping[str, str]) -> TableState:
-    """Return the table at the root of a storage, for a write with `options`."""
-    return _load(storage, ReadOptions.from_options(without_write_options(options)))
-
-
-def _load(storage: Storage, options: ReadOptions) -> TableState:
-    return TableState.load(storage, options, _from_metadata_table)
-
-
-def _from_metadata_table(
-    storage: Storage, config: TableConfig, timeline: Timeline
-) -> tuple[MetadataTable, MetadataTable] | None:
-    found = MetadataTable.open(storage, config, timeline)
-    return None if found is None else (found, found)
 
 
 class Table:
@@ -456,7 +423,7 @@ class Table:
         return Caretaker(Env(self._storage), self._now(), given)
 
     def _now(self) -> TableState:
-        return _load(self._storage, self._options)
+        return load_table(self._storage, self._options)
 
     def _write(
         self,

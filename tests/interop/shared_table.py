@@ -16,7 +16,7 @@ from tests.interop import apache_hudi
 from tests.interop.truth import SCHEMA, Row, Truth
 from tidelake import Table
 from tidelake.config import WriteOperation, WriteOptions
-from tidelake.engine import Writer
+from tidelake.engine.writer import Writer
 from tidelake.env import Env
 from tidelake.files import read_slice
 from tidelake.model import Action, Commit

@@ -27,7 +27,7 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 from tests.sessions import local_session
 from tidelake import Table
 from tidelake.config import WriteOperation, WriteOptions
-from tidelake.engine import avro_schema
+from tidelake.engine.avro_types import avro_schema
 from tidelake.engine.compaction import Compactor
 from tidelake.engine.staged_write import bring_in, stage
 from tidelake.engine.staging import StagingArea

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.config import WriteOperation, WriteOptions
-from tidelake.engine import avro_schema
+from tidelake.engine.avro_types import avro_schema
 from tidelake.engine.caretaker import Caretaker
 from tidelake.engine.compaction import Compactor
 from tidelake.engine.staged_write import _Staged, stage

@@ -25,7 +25,7 @@ from tidelake import (
     TidelakeError,
 )
 from tidelake.config import WriteOperation, WriteOptions
-from tidelake.engine import Writer
+from tidelake.engine.writer import Writer
 from tidelake.env import Env
 from tidelake.formats.file_name import bucket_number
 from tidelake.records.keys import bucket_of, split_record_key

@@ -11,7 +11,7 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 from tests.writes.cases import Case
 from tests.writes.model import COLUMNS, Do, Step
 from tidelake.config import WriteOperation, WriteOptions
-from tidelake.engine import avro_schema
+from tidelake.engine.avro_types import avro_schema
 from tidelake.engine.staged_write import bring_in, stage
 from tidelake.engine.staging import StagingArea
 from tidelake.engine.write_session import WriteSession

@@ -17,7 +17,7 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 from typing_extensions import override
 
 from tidelake.config import WriteOperation, WriteOptions
-from tidelake.engine import avro_schema
+from tidelake.engine.avro_types import avro_schema
 from tidelake.engine.compaction import Compactor
 from tidelake.engine.staged_write import bring_in, stage
 from tidelake.engine.staging import StagingArea

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from tidelake.cli import text
+from tidelake.cli.call import Call
 from tidelake.cli.output import Json
+from tidelake.engine.open_table import open_state
+from tidelake.metadata import MetadataTable, unknown_writes
+from tidelake.read.check import check_table
 from tidelake.read.check_report import CheckReport
 
 
@@ -30,3 +34,15 @@ def render(report: CheckReport) -> list[str]:
         lines += ["", f"{violation.path}: {violation.problem}", f"  next: {violation.next_step}"]
     found = text.count(len(report.violations), "violation")
     return [*lines, "", "The table is sound." if report.is_sound else f"{found} found."]
+
+
+def run(call: Call) -> bool:
+    """Check the table that the command names, and return whether it is sound."""
+    state = open_state(call.table, call.options)
+    at = (state.storage, state.config, state.timeline)
+    report = check_table(state, MetadataTable.open(*at), unknown_writes(*at), quick=call.args.quick)
+    if call.out.as_json:
+        call.out.document(as_json(report))
+    else:
+        call.out.lines(render(report))
+    return report.is_sound

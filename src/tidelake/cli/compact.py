@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from tidelake.cli import text
+from tidelake.cli import services, text
+from tidelake.cli.call import Call
 from tidelake.cli.output import Json
+from tidelake.config import WriteOptions
+from tidelake.engine.compaction import Compactor
+from tidelake.engine.open_table import load_state
+from tidelake.engine.task_runs import Here
+from tidelake.env import Env
 from tidelake.model import Commit
+from tidelake.services import Service, TableNow, plan_service
+from tidelake.services.compaction import refuse_uncompactable
+from tidelake.spark.local import local_session
+from tidelake.storage import open_storage
+from tidelake.table import Table
+from tidelake.timeline import load_table_config
 
 
 def as_json(commit: Commit | None) -> Json:
@@ -40,3 +52,34 @@ def scheduled(instant: str | None) -> list[str]:
     if instant is None:
         return render(None)
     return [f"Compaction {instant} is scheduled; `--run {instant}` carries it out."]
+
+
+def run(call: Call) -> bool:
+    """Compact the table, or take one of the two steps, or show what would be done."""
+    args = call.args
+    options = WriteOptions.from_options(call.options)
+    storage = open_storage(call.table, call.options)
+    # What is wrong with the table is known before Spark has started.
+    refuse_uncompactable(load_table_config(storage))
+    if args.dry_run:
+        now = TableNow.load(Env(storage))
+        services.show_plan(plan_service(now, Service.COMPACT, options.services), call.out)
+        return True
+    if args.schedule:
+        # Planning looks at the timeline and at names of files, for which no worker is needed.
+        planner = Compactor(
+            Env(storage), lambda: load_state(storage, call.options), options, Here()
+        )
+        instant = planner.schedule()
+        if call.out.as_json:
+            call.out.document({"instant": instant})
+        else:
+            call.out.lines(scheduled(instant))
+        return True
+    compact = Table.open(local_session("tidelake compact"), call.table, call.options).compact
+    commit = compact() if args.run is None else compact.run(args.run)
+    if call.out.as_json:
+        call.out.document(as_json(commit))
+    else:
+        call.out.lines(render(commit))
+    return True

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from tidelake.cli import instants as timeline
 from tidelake.cli import text
+from tidelake.cli.call import Call
 from tidelake.cli.output import Json
 from tidelake.cli.slices import log_bytes
 from tidelake.config import TableConfig
+from tidelake.engine.open_table import open_state
 from tidelake.model import WRITE_ACTIONS, FileSlice, Instant, State
 
 
@@ -161,3 +163,15 @@ def _pending(config: TableConfig, instants: Sequence[Instant], now_ms: int) -> l
             (instant.requested_time, instant.action.value, f"{instant.state}{since}: {meaning}")
         )
     return ["", "pending", *(f"  {line}" for line in text.columns(["", "", ""], rows)[1:])]
+
+
+def run(call: Call) -> bool:
+    """Describe the table that the command names."""
+    state = open_state(call.table, call.options)
+    path, found = state.storage.spec.uri, state.view.latest_slices()
+    instants = state.timeline.instants
+    if call.out.as_json:
+        call.out.document(as_json(path, state.config, instants, found))
+    else:
+        call.out.lines(render(path, state.config, instants, found, now_ms=call.now_ms))
+    return True

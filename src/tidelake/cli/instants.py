@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from datetime import timezone, tzinfo
 
 from tidelake.cli import text
+from tidelake.cli.call import Call
 from tidelake.cli.output import Json
 from tidelake.config import TableConfig
+from tidelake.engine.open_table import open_state
 from tidelake.model import Action, Instant, State
+from tidelake.timeline import open_history, with_history
 
 STATES = {
     State.REQUESTED: "planned, not started; nothing of it is read",
@@ -94,3 +97,17 @@ def _span(milliseconds: int | None) -> str:
 def _age(instant: Instant, config: TableConfig, now_ms: int) -> str:
     at = text.instant_ms(instant.completion_time or instant.requested_time, zone(config))
     return "-" if at is None else text.span(max(0, now_ms - at))
+
+
+def run(call: Call) -> bool:
+    """Show the timeline, with `--history` the archived instants too."""
+    state = open_state(call.table, call.options)
+    found = state.timeline.instants
+    if call.args.history:
+        archived = open_history(state.storage, state.config).instants()
+        found = with_history(state.timeline, archived)
+    if call.out.as_json:
+        call.out.records(as_json(instant) for instant in found)
+    else:
+        call.out.lines(render(found, state.config, now_ms=call.now_ms))
+    return True

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-
-from tidelake.cli.output import Output
+from tidelake.cli.call import Call
 from tidelake.cli.text import moment, span
 from tidelake.config import WriteOptions
 from tidelake.env import Env
@@ -12,33 +10,33 @@ from tidelake.storage import open_storage
 from tidelake.timeline import load_table_config
 from tidelake.txn.locks import Holder, LockProvider, open_provider
 
-WHO = "who"
-RELEASE = "release"
 
-
-def open_lock_of(table: str, options: dict[str, str]) -> LockProvider:
-    """Return the lock that writers with `options` take for the table."""
-    storage = open_storage(table, options)
-    name = load_table_config(storage).name
-    return open_provider(Env(storage), WriteOptions.from_options(options).concurrency, name)
-
-
-def run_lock(lock: LockProvider, args: argparse.Namespace, out: Output, now_ms: int) -> None:
-    """Show who holds the lock, or free it."""
-    holder = lock.break_lock() if args.action == RELEASE else lock.holder()
+def run(call: Call) -> bool:
+    """Show who holds the lock that writers with these options take, or free it."""
+    out = call.out
+    lock = _lock_of(call)
+    is_release = call.args.action == "release"
+    holder = lock.break_lock() if is_release else lock.holder()
     if out.as_json:
         out.document(
             {
                 "lock": lock.place,
-                "held": holder is not None and args.action == WHO,
+                "held": holder is not None and not is_release,
                 "owner": None if holder is None else holder.owner,
                 "since_ms": None if holder is None else holder.since_ms,
                 "until_ms": None if holder is None else holder.until_ms,
-                "released": args.action == RELEASE and holder is not None,
+                "released": is_release and holder is not None,
             }
         )
-        return
-    out.lines([f"lock    {lock.place}", *_told(holder, now_ms, is_freed=args.action == RELEASE)])
+    else:
+        out.lines([f"lock    {lock.place}", *_told(holder, call.now_ms, is_freed=is_release)])
+    return True
+
+
+def _lock_of(call: Call) -> LockProvider:
+    storage = open_storage(call.table, call.options)
+    name = load_table_config(storage).name
+    return open_provider(Env(storage), WriteOptions.from_options(call.options).concurrency, name)
 
 
 def _told(holder: Holder | None, now_ms: int, *, is_freed: bool) -> list[str]:

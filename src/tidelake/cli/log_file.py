@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelake.cli import text
+from tidelake.cli.call import Call
 from tidelake.cli.output import Json
-from tidelake.errors import Malformed
+from tidelake.errors import Malformed, reading
 from tidelake.formats import delete_block
-from tidelake.formats.log_block import BlockKind, HeaderKey, LogBlock, split_avro_block
+from tidelake.formats.log_block import (
+    BlockKind,
+    HeaderKey,
+    LogBlock,
+    decode_blocks,
+    split_avro_block,
+)
+from tidelake.storage import open_storage
 
 _HEADERS = {int(key): key.name for key in HeaderKey}
 _KINDS = {
@@ -85,3 +93,17 @@ def _notes(block: LogBlock) -> str:
     if block.compacted_block_times:
         notes.append(f"replaces the blocks of {', '.join(block.compacted_block_times)}")
     return "; ".join(notes)
+
+
+def run(call: Call) -> bool:
+    """Show the blocks of the file that the command names."""
+    given, inside = call.table, call.args.path
+    folder, path = (given, inside) if inside else given.rpartition("/")[::2]
+    data = open_storage(folder or ("/" if given.startswith("/") else "."), call.options).read(path)
+    with reading(path):
+        blocks = decode_blocks(data)
+    if call.out.as_json:
+        call.out.records(as_json(block) for block in blocks)
+    else:
+        call.out.lines(render(path, blocks))
+    return True

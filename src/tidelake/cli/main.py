@@ -9,14 +9,18 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from typing_extensions import override
 
+from tidelake import __version__
+from tidelake.cli.call import Call
 from tidelake.cli.output import Output
-from tidelake.cli.verbs import VERBS, Call, Verb
-from tidelake.env import Clock, SystemClock
+from tidelake.cli.verbs import VERBS, Verb
 from tidelake.errors import TidelakeError
+
+if TYPE_CHECKING:
+    from tidelake.env import Clock
 
 DONE, AT_FAULT, WRONG_COMMAND = 0, 1, 2
 #: What shells expect of a command that was ended by Ctrl-C.
@@ -36,7 +40,7 @@ def main(argv: Sequence[str] | None = None, *, clock: Clock | None = None) -> in
     out = Output(sys.stdout, as_json=args.json)
     verb: Verb = args.verb
     try:
-        is_good = verb.run(Call(args=args, out=out, now_ms=(clock or SystemClock()).now_ms()))
+        is_good = verb.run(Call(args=args, out=out, now_ms=(clock or _system_clock()).now_ms()))
         out.flush()
     except TidelakeError as error:
         return _failed(f"{error}\n", AT_FAULT)
@@ -47,6 +51,13 @@ def main(argv: Sequence[str] | None = None, *, clock: Clock | None = None) -> in
         _drop_output()
         return DONE
     return DONE if is_good else AT_FAULT
+
+
+def _system_clock() -> Clock:
+    # It comes with the clients of all storages, which `--help` can do without.
+    from tidelake.env import SystemClock
+
+    return SystemClock()
 
 
 def _failed(told: str, code: int = INTERRUPTED) -> int:
@@ -87,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Look into Apache Hudi tables, read them and tend them.",
         epilog="Exit code: 0 done, 1 the table or the request is at fault, 2 the command is wrong.",
     )
+    parser.add_argument("--version", action="version", version=f"tidelake {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for verb in VERBS:
         of_verb = verbs.add_parser(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from tidelake.cli import text
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tidelake.cli.call import Call
+from tidelake.engine.open_table import open_state
+from tidelake.engine.worker_errors import worker_errors
+from tidelake.errors import ConfigError
+from tidelake.spark.local import local_session
+from tidelake.table import Table
 
 DEFAULT_LIMIT = 20
 WIDEST_CELL = 60
@@ -38,3 +42,47 @@ def render(frame: DataFrame, limit: int) -> list[str]:
 def _cell(value: object) -> str:
     shown = "null" if value is None else " ".join(str(value).splitlines())
     return shown if len(shown) <= WIDEST_CELL else f"{shown[: WIDEST_CELL - 1]}…"
+
+
+def run(call: Call) -> bool:
+    """Print the rows that the command asks for."""
+    args = call.args
+    _refuse_contradictions(args)
+    open_state(call.table, call.options)  # what is wrong is known before Spark has started
+    table = Table.open(local_session("tidelake read"), call.table, call.options)
+    chosen = args.columns.split(",") if args.columns else None
+    if args.query == "cdc":
+        frame = table.changes(start=args.start, end=args.end)
+    elif args.query == "incremental":
+        frame = table.incremental(
+            start=args.start, end=args.end, columns=chosen, where=args.where, meta=args.meta
+        )
+    else:
+        query = table.read_optimized if args.query == "read_optimized" else table.read
+        frame = query(columns=chosen, where=args.where, as_of=args.as_of, meta=args.meta)
+    with worker_errors():
+        if call.out.as_json:
+            limited = frame.limit(args.limit) if args.limit else frame
+            call.out.lines(json_lines(limited))
+        else:
+            limit = DEFAULT_LIMIT if args.limit is None else args.limit
+            call.out.lines(render(frame, limit))
+    return True
+
+
+def _refuse_contradictions(args: argparse.Namespace) -> None:
+    is_window = args.query in ("incremental", "cdc")
+    if is_window and args.as_of is not None:
+        raise ConfigError(
+            f"--as-of does not go with --query {args.query}", next_step="use --start and --end"
+        )
+    if not is_window and (args.start is not None or args.end is not None):
+        raise ConfigError(
+            "--start and --end need --query incremental or --query cdc",
+            next_step="add --query incremental, or use --as-of TIME for the table at that time",
+        )
+    if args.query == "cdc" and (args.columns or args.where or args.meta):
+        raise ConfigError(
+            "--columns, --where and --meta do not go with --query cdc",
+            next_step="filter the changes where you read them; each row has op, before and after",
+        )

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import Any
 
 from tidelake.cli import text
+from tidelake.cli.call import Call
 from tidelake.config import TableConfig
+from tidelake.engine.open_table import open_state
+from tidelake.records import arrow_schema
+from tidelake.records.spark_json import sql_name, struct_json
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
+def render(schema: dict[str, Any], config: TableConfig) -> list[str]:
+    """Return one line a column, with what the column does for the table.
 
-def render(schema: StructType, config: TableConfig) -> list[str]:
-    """Return one line a column, with what the column does for the table."""
+    `schema` is a struct as Spark writes it as JSON.
+    """
     rows = [
         (
-            field.name,
-            field.dataType.simpleString(),
-            "yes" if field.nullable else "no",
-            ", ".join(_roles(field.name, config)),
+            field["name"],
+            sql_name(field["type"]),
+            "yes" if field["nullable"] else "no",
+            ", ".join(_roles(field["name"], config)),
         )
-        for field in schema.fields
+        for field in schema["fields"]
     ]
     return text.columns(["COLUMN", "TYPE", "NULLABLE", "ROLE"], rows)
 
@@ -33,3 +37,15 @@ def _roles(name: str, config: TableConfig) -> list[str]:
         ("ordering", (*config.ordering_fields, *(g.ordering for g in config.column_groups))),
     ]
     return [role for role, names in roles if name in names]
+
+
+def run(call: Call) -> bool:
+    """Show the columns, now or as of a point in time."""
+    state = open_state(call.table, call.options)
+    at = None if call.args.as_of is None else state.as_of(call.args.as_of)
+    found = struct_json(arrow_schema(state.schema(at).avro))
+    if call.out.as_json:
+        call.out.document(found)
+    else:
+        call.out.lines(render(found, state.config))
+    return True

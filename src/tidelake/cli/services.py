@@ -3,57 +3,30 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from tidelake.cli import text
+from tidelake.cli.call import Call
 from tidelake.cli.output import Json, Output
-from tidelake.engine import Caretaker
+from tidelake.engine.caretaker import Caretaker, open_caretaker
 from tidelake.errors import ConfigError
 from tidelake.services import Archived, Cleaned, Restored, ServicePlan
 
 
-def plan_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the switches of a service that plans first and runs later."""
-    steps = parser.add_mutually_exclusive_group()
-    steps.add_argument("--schedule", action="store_true", help="only put a plan on the timeline")
-    steps.add_argument("--run", metavar="INSTANT", help="only carry out this plan")
-    dry_run_argument(steps)
+def _of_table(
+    run: Callable[[Caretaker, argparse.Namespace, Output], None],
+) -> Callable[[Call], bool]:
+    """Return a verb that opens its table first."""
+
+    def act(call: Call) -> bool:
+        run(open_caretaker(call.table, call.options), call.args, call.out)
+        return True
+
+    return act
 
 
-def dry_run_argument(parser: argparse._ActionsContainer) -> None:
-    """Add the switch that shows and does nothing."""
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show what would be done, and do nothing"
-    )
-
-
-def rollback_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what `rollback` is called with."""
-    parser.add_argument("instant", nargs="?", help="requested time of the write")
-    parser.add_argument("--failed", action="store_true", help="every write that did not complete")
-    parser.add_argument(
-        "--force", action="store_true", help="even if the write gives signs of life; it then fails"
-    )
-    dry_run_argument(parser)
-
-
-def savepoint_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what `savepoint` is called with."""
-    parser.add_argument(
-        "instant", nargs="?", help="requested time of the write to keep; the newest without it"
-    )
-    parser.add_argument("--delete", action="store_true", help="give up the savepoint of INSTANT")
-    parser.add_argument("--comment", default="", metavar="TEXT", help="why it is kept")
-
-
-def restore_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what `restore` is called with."""
-    parser.add_argument(
-        "savepoint", nargs="?", help="requested time of a write that has a savepoint"
-    )
-    dry_run_argument(parser)
-
-
-def run_clean(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
+@_of_table
+def clean(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
     """Clean the table, or take one of the two steps."""
     if args.dry_run:
         show_plan(table.plan("clean"), out)
@@ -65,7 +38,8 @@ def run_clean(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
         _cleaned(list(table.clean()), out)
 
 
-def run_archive(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
+@_of_table
+def archive(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
     """Move instants into the history."""
     if args.dry_run:
         show_plan(table.plan("archive"), out)
@@ -76,7 +50,8 @@ def run_archive(table: Caretaker, args: argparse.Namespace, out: Output) -> None
     _say(out, document, _archived(done))
 
 
-def run_rollback(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
+@_of_table
+def rollback(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
     """Roll back one write, or those that failed."""
     if args.failed == (args.instant is not None):
         raise ConfigError(
@@ -108,7 +83,8 @@ def run_rollback(table: Caretaker, args: argparse.Namespace, out: Output) -> Non
     _say(out, document, [f"rolled back {done.instant}; {files} deleted"])
 
 
-def run_savepoint(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
+@_of_table
+def savepoint(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
     """Keep the table as of a write, or give that up."""
     if args.delete:
         if args.instant is None:
@@ -124,7 +100,8 @@ def run_savepoint(table: Caretaker, args: argparse.Namespace, out: Output) -> No
     _say(out, document, [f"{done.instant} is kept, with {text.count(done.files, 'file')}"])
 
 
-def run_restore(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
+@_of_table
+def restore(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
     """Take the table back to a savepoint."""
     if args.savepoint is None:
         raise ConfigError(

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelake.cli import text
+from tidelake.cli.call import Call
 from tidelake.cli.output import Json
+from tidelake.engine.open_table import open_state
+from tidelake.errors import ConfigError
 from tidelake.model import FileSlice
+from tidelake.read.state import TableState
 
 
 def as_json(found: FileSlice) -> Json:
@@ -61,3 +65,25 @@ def render(slices: Sequence[FileSlice], *, as_of: str | None) -> list[str]:
 def log_bytes(found: FileSlice) -> int:
     """Return the bytes of a slice's log files."""
     return sum(log.size_bytes for log in found.log_files)
+
+
+def chosen_slices(call: Call, state: TableState) -> list[FileSlice]:
+    """Return the slices that `--as-of` and `--partition` choose."""
+    at = None if call.args.as_of is None else state.as_of(call.args.as_of)
+    partition = call.args.partition
+    if partition is not None and partition not in state.view.partitions():
+        raise ConfigError(
+            f"the table has no partition {partition!r}",
+            next_step="see `tidelake stats` for the partitions; they are written as in their path",
+        )
+    return state.view.latest_slices(None if partition is None else [partition], as_of=at)
+
+
+def run(call: Call) -> bool:
+    """Show the file slices."""
+    found = chosen_slices(call, open_state(call.table, call.options))
+    if call.out.as_json:
+        call.out.records(as_json(piece) for piece in found)
+    else:
+        call.out.lines(render(found, as_of=call.args.as_of))
+    return True

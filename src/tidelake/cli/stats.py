@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelake.cli import text
+from tidelake.cli.call import Call
 from tidelake.cli.output import Json
-from tidelake.cli.slices import log_bytes
+from tidelake.cli.slices import chosen_slices, log_bytes
+from tidelake.engine.open_table import open_state
 from tidelake.model import BaseFile, FileSlice
-from tidelake.read.counted_rows import CountedRows
+from tidelake.read.counted_rows import CountedRows, count_rows
 
 #: Hudi's default of `hoodie.parquet.small.file.limit`: writers add rows to smaller base files.
 SMALL_FILE_BYTES = 104_857_600
@@ -156,3 +158,16 @@ def _advice(total: PartitionStats) -> list[str]:
         small = text.size(SMALL_FILE_BYTES)
         lines.append(f"{files} below {small} with neighbours: clustering would join them.")
     return lines
+
+
+def run(call: Call) -> bool:
+    """Show the sums of the partitions and of the table."""
+    state = open_state(call.table, call.options)
+    found = chosen_slices(call, state)
+    counts = count_rows(state, found, quick=call.args.quick)
+    parts, total = gather(found, counts.rows)
+    if call.out.as_json:
+        call.out.document(as_json(parts, total, counts))
+    else:
+        call.out.lines(render(parts, total, counts))
+    return True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidelake.config import WriteOptions
+from tidelake.engine.open_table import load_state
 from tidelake.engine.write_session import WriteSession
 from tidelake.env import Env
 from tidelake.read.state import TableState
@@ -30,6 +31,16 @@ from tidelake.services import (
     schedule_clean,
     show_restore,
 )
+from tidelake.storage import open_storage
+
+
+def open_caretaker(path: str, options: Mapping[str, str]) -> Caretaker:
+    """Return what runs the services of a table that need no Spark.
+
+    Raises `TableNotFoundError`, `NotATableError`, `UnsupportedTableError` or `CorruptFileError`.
+    """
+    storage = open_storage(path, options)
+    return Caretaker(Env(storage), load_state(storage, options), WriteOptions.from_options(options))
 
 
 class Caretaker:

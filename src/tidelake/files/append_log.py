@@ -424,19 +424,20 @@ def _ordering_column(values: pl.Series) -> tuple[OrderingKind, pa.Array]:
         values = values.cast(pl.Int32)
     elif isinstance(dtype, pl.Datetime):
         values = values.cast(pl.Int64)
-    kind = _KIND_OF[values.dtype.base_type()]
+    kind = _KIND_OF[values.dtype.base_type().__name__]
     return kind, values.fill_null(_ZERO.get(kind, 0)).to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
-_KIND_OF: Mapping[object, OrderingKind] = {
-    pl.Boolean: OrderingKind.BOOLEAN,
-    pl.Int32: OrderingKind.INT,
-    pl.Int64: OrderingKind.LONG,
-    pl.Float32: OrderingKind.FLOAT,
-    pl.Float64: OrderingKind.DOUBLE,
-    pl.String: OrderingKind.STRING,
-    pl.Binary: OrderingKind.BYTES,
-    pl.Decimal: OrderingKind.DECIMAL,
+#: By the names of polars types, which is not imported for them alone.
+_KIND_OF: Mapping[str, OrderingKind] = {
+    "Boolean": OrderingKind.BOOLEAN,
+    "Int32": OrderingKind.INT,
+    "Int64": OrderingKind.LONG,
+    "Float32": OrderingKind.FLOAT,
+    "Float64": OrderingKind.DOUBLE,
+    "String": OrderingKind.STRING,
+    "Binary": OrderingKind.BYTES,
+    "Decimal": OrderingKind.DECIMAL,
 }
 _ZERO: Mapping[OrderingKind, object] = {
     OrderingKind.BOOLEAN: False,

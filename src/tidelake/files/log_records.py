@@ -484,7 +484,7 @@ _NO_VALUE: _Pair = (OrderingKind.NULL, None)
 
 
 def _ordering_series(pairs: Sequence[_Pair], dtype: pl.DataType) -> pl.Series:
-    kinds = _KINDS_OF.get(dtype.base_type(), _NUMBERS)
+    kinds = _KINDS_OF.get(dtype.base_type().__name__, _NUMBERS)
     values = [value if kind in kinds else None for kind, value in pairs]
     if dtype.is_temporal():
         made: pl.Series = pl.Series(values, dtype=pl.Int64).cast(dtype)
@@ -496,13 +496,14 @@ def _ordering_series(pairs: Sequence[_Pair], dtype: pl.DataType) -> pl.Series:
 
 
 _NUMBERS = (OrderingKind.INT, OrderingKind.LONG, OrderingKind.FLOAT, OrderingKind.DOUBLE)
-_KINDS_OF: Mapping[object, tuple[OrderingKind, ...]] = {
-    pl.Boolean: (OrderingKind.BOOLEAN,),
-    pl.String: (OrderingKind.STRING,),
-    pl.Binary: (OrderingKind.BYTES,),
-    pl.Decimal: (OrderingKind.DECIMAL,),
-    pl.Date: (OrderingKind.DATE, OrderingKind.INT),
-    pl.Datetime: (OrderingKind.TIMESTAMP_MICROS, OrderingKind.LONG),
+#: By the names of polars types, which is not imported for them alone.
+_KINDS_OF: Mapping[str, tuple[OrderingKind, ...]] = {
+    "Boolean": (OrderingKind.BOOLEAN,),
+    "String": (OrderingKind.STRING,),
+    "Binary": (OrderingKind.BYTES,),
+    "Decimal": (OrderingKind.DECIMAL,),
+    "Date": (OrderingKind.DATE, OrderingKind.INT),
+    "Datetime": (OrderingKind.TIMESTAMP_MICROS, OrderingKind.LONG),
 }
 
 

@@ -9,13 +9,12 @@ from functools import cached_property
 
 from tidelake.config import ReadOptions, TableConfig, TimeBasis
 from tidelake.errors import MissingFileError, SchemaError, TimeTravelError, reading
-from tidelake.files import SchemaHistory
 from tidelake.formats.schema_history import InternalSchema
 from tidelake.model import WRITE_ACTIONS, Action, Instant, State
 from tidelake.read.committed_logs import CommittedLogs
 from tidelake.read.statistics import FileStatistics
 from tidelake.read.times import to_instant
-from tidelake.records import column_names
+from tidelake.records import SchemaHistory, column_names
 from tidelake.storage import Storage
 from tidelake.timeline import (
     History,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,7 @@ _OPEN = -1
 #: The same of a record that came after a delete, with which all older values went.
 _GONE = -2
 #: The values of each ordering field.
-Ordering = tuple[pl.Series, ...]
+Ordering: TypeAlias = "tuple[pl.Series, ...]"
 #: A text ordering value of MySQL: the number of a file, and a position in it.
 BINLOG = r"(\d+)\.(\d+)$"
 

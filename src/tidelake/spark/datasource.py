@@ -21,7 +21,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from typing_extensions import override
 
-from tidelake.engine import CHANGES_SCHEMA, pack, spark_schema
+from tidelake.engine.bins import pack
+from tidelake.engine.dataframe import CHANGES_SCHEMA
+from tidelake.engine.spark_types import spark_schema
 from tidelake.errors import ConfigError
 from tidelake.files import read_slice
 from tidelake.read.query import is_changes_query, plan_change_rows, plan_rows

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from typing_extensions import override
 
 from tidelake.config import DuplicatePolicy, WriteOperation, WriteOptions
-from tidelake.engine import avro_schema
+from tidelake.engine.avro_types import avro_schema
 from tidelake.engine.compaction import inline_compaction
 from tidelake.engine.staged_write import StagedFile, bring_in, keyed, stage
 from tidelake.engine.staging import StagingArea

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 
-from tidelake.engine import CHANGES_SCHEMA, row_json
+from tidelake.engine.dataframe import CHANGES_SCHEMA
+from tidelake.engine.row_json import row_json
 from tidelake.errors import ConfigError
 from tidelake.files import ChangeTask, ReadSpec, read_changes
 

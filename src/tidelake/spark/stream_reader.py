@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 from typing_extensions import override
 
 from tidelake.config import HollowCommitPolicy, QueryType, UndoneCommits, keys
-from tidelake.engine import pack
+from tidelake.engine.bins import pack
 from tidelake.errors import ConfigError, IncrementalRangeError
 from tidelake.files import read_slice
 from tidelake.read.changes import plan_changes

@@ -9,8 +9,8 @@ import pytest
 from tests.conftest import Unpack
 from tidelake.cli import main as entry
 from tidelake.cli import verbs
+from tidelake.cli.call import Call
 from tidelake.cli.main import INTERRUPTED
-from tidelake.cli.verbs import Call
 
 
 def test_ctrl_c_ends_with_a_word_and_no_traceback(

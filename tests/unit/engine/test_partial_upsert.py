@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.config import WriteOptions
-from tidelake.engine import avro_schema
+from tidelake.engine.avro_types import avro_schema
 from tidelake.engine.compaction import Compactor
 from tidelake.engine.task_runs import Here
 from tidelake.env import Env

@@ -14,7 +14,7 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 from tests.unit.metadata.test_statistics import ASKED, STRUCT, made, metadata, row, write
 from tidelake.config import WriteOptions
 from tidelake.config.keys import METADATA_PARTITIONS
-from tidelake.engine import avro_schema
+from tidelake.engine.avro_types import avro_schema
 from tidelake.engine.caretaker import Caretaker
 from tidelake.engine.index_lookup import KNOWN_FILE, KNOWN_KEY, KNOWN_PATH
 from tidelake.engine.record_lookup import found_in

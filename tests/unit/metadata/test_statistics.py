@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tests.golden.local_table import LocalTable
-from tidelake.engine import avro_schema
+from tidelake.engine.avro_types import avro_schema
 from tidelake.env import Env
 from tidelake.errors import ConfigError
 from tidelake.files import read_slice
