@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import warnings
 from collections.abc import Mapping
 from importlib.resources import files
 
@@ -27,8 +26,6 @@ def local_session(
     quiet = files("tidelake.spark") / "log4j2.properties"
     # PySpark logs each failed query at length before it raises the error that we then report.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    # PySpark's notice about new versions of pandas, through which nothing here goes.
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     builder = (
         SparkSession.builder.master(master or os.environ.get("MASTER", "local[*]"))
         .appName(app_name)
