@@ -47,7 +47,7 @@ class LocalStorage:
 
     def read(self, path: str) -> bytes:
         """Return the whole file, or raise `MissingFileError`."""
-        with _guard(path), self._opened(path, buffering=0) as file:
+        with _guard(self._root, path), self._opened(path, buffering=0) as file:
             return _whole(path, file)
 
     def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
@@ -56,20 +56,21 @@ class LocalStorage:
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """Return up to `length` bytes from `start`, fewer at the end of the file."""
-        with self.open(path) as file, _guard(path):
+        with self.open(path) as file, _guard(self._root, path):
             file.seek(start)
             return file.read(length)
 
     def open(self, path: str) -> BinaryIO:
         """Return a seekable reader of the file, or raise `MissingFileError`."""
-        with _guard(path):
+        with _guard(self._root, path):
             return self._opened(path)
 
     def stat(self, path: str) -> FileInfo | None:
         """Return the file's facts, or None when no such file exists."""
         try:
-            with _guard(path):
-                found = os.stat(self._full(path))  # noqa: PTH116 - hot
+            with _guard(self._root, path):
+                # With the slash at its end a root that is a file would not be found.
+                found = os.stat(self._full(path) if path else self._root)  # noqa: PTH116 - hot
         except MissingFileError:
             return None
         if modes.S_ISDIR(found.st_mode):
@@ -82,7 +83,7 @@ class LocalStorage:
         files: list[FileInfo] = []
         folders: list[str] = []
         try:
-            with _guard(folder), os.scandir(self._full(folder)) as entries:
+            with _guard(self._root, folder), os.scandir(self._full(folder)) as entries:
                 for entry in entries:
                     if entry.is_dir():
                         folders.append(entry.name)
@@ -103,24 +104,24 @@ class LocalStorage:
 
     def exists(self, folder: str) -> bool:
         """Return whether `folder` exists."""
-        with _guard(folder):
+        with _guard(self._root, folder):
             return os.path.isdir(self._full(folder))  # noqa: PTH112 - hot
 
     def files_below(self, folder: str) -> Sequence[str]:
         """Return the paths, sorted, of all files in `folder` and in the folders below it."""
-        with _guard(folder):
+        with _guard(self._root, folder):
             root = os.path.realpath(self._root)
             return sorted(path[len(self._prefix) :] for path in _walked(self._full(folder), root))
 
     def make_folder(self, folder: str) -> None:
         """Create `folder` and those above it."""
-        with _writing(folder):
+        with _writing(self._root, folder):
             os.makedirs(self._full(folder), exist_ok=True)  # noqa: PTH103 - the path is text
 
     def delete_folder(self, folder: str) -> None:
         """Delete `folder` with all below it; a missing folder is no error."""
         self._refuse_elsewhere(folder)
-        with _writing(folder):
+        with _writing(self._root, folder):
             _while_folders_move(lambda: self._remove_tree(folder))
 
     def _remove_tree(self, folder: str) -> None:
@@ -129,16 +130,16 @@ class LocalStorage:
 
     def put(self, path: str, data: bytes) -> None:
         """Write the file, replacing what was there; readers see the old content or the new."""
-        with _writing(path):
+        with _writing(self._root, path):
             self._drop_checksum(path)
         if self.put_if_absent(path, data):
             return
-        with _writing(path), self._written_aside(path, data) as aside:
+        with _writing(self._root, path), self._written_aside(path, data) as aside:
             os.replace(aside, self._full(path))  # noqa: PTH105 - both are text
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create the file with its whole content, or return False when it exists already."""
-        with _writing(path):
+        with _writing(self._root, path):
             try:
                 _while_folders_move(lambda: self._create(path, data))
             except FileExistsError:
@@ -152,12 +153,12 @@ class LocalStorage:
 
     def read_tagged(self, path: str) -> Tagged:
         """Return the whole file with its tag, or raise `MissingFileError`."""
-        with _guard(path), self._opened(path, buffering=0) as file:
+        with _guard(self._root, path), self._opened(path, buffering=0) as file:
             return Tagged(_whole(path, file), _tag(os.fstat(file.fileno())))
 
     def put_if_tagged(self, path: str, data: bytes, tag: str) -> str | None:
         """Replace the file that still has `tag`; return its new tag, or None when it has not."""
-        with _writing(path), self.guarded(path):
+        with _writing(self._root, path), self.guarded(path):
             full = self._full(path)
             try:
                 if _tag(os.stat(full)) != tag:  # noqa: PTH116 - the path is text
@@ -187,7 +188,7 @@ class LocalStorage:
 
     def delete_if_tagged(self, path: str, tag: str) -> bool:
         """Delete the file that still has `tag`, or return False."""
-        with _writing(path), self.guarded(path):
+        with _writing(self._root, path), self.guarded(path):
             try:
                 if _tag(os.stat(self._full(path))) != tag:  # noqa: PTH116 - the path is text
                     return False
@@ -200,7 +201,7 @@ class LocalStorage:
         """Delete the file; a missing file is no error."""
         self._refuse_elsewhere(path)
         try:
-            with _guard(path):
+            with _guard(self._root, path):
                 self._drop_checksum(path)
                 os.unlink(self._full(path))  # noqa: PTH108 - the path is text
         except MissingFileError:
@@ -236,7 +237,7 @@ class LocalStorage:
     def _refuse_elsewhere(self, path: str) -> None:
         """Refuse to delete behind a link that leads out of the root; the link itself may go."""
         folder = self._full(path).rpartition("/")[0]
-        with _guard(path):
+        with _guard(self._root, path):
             root, place = os.path.realpath(self._root), os.path.realpath(folder)
         if os.path.commonpath((root, place)) != root:
             raise StorageError(
@@ -391,25 +392,30 @@ def _info(name: str, found: os.stat_result) -> FileInfo:
 
 
 @contextmanager
-def _writing(path: str) -> Iterator[None]:
+def _writing(root: str, path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as cause:
         raise StorageError(
-            path,
+            _whole_path(root, path),
             getattr(cause, "strerror", None) or str(cause),
             is_refusal=getattr(cause, "errno", None) not in _IN_TRANSIT,
         ) from cause
 
 
 @contextmanager
-def _guard(path: str) -> Iterator[None]:
+def _guard(root: str, path: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as cause:
         raise MissingFileError(path) from cause
     except OSError as cause:
-        raise StorageError(path, cause.strerror or str(cause)) from cause
+        raise StorageError(_whole_path(root, path), cause.strerror or str(cause)) from cause
     except ValueError as cause:
         # A name that no file system takes, such as one with a NUL character.
         raise MissingFileError(path) from cause
+
+
+def _whole_path(root: str, path: str) -> str:
+    """Return the path as people find it, whichever table it belongs to."""
+    return f"{root}/{path}".rstrip("/") or "/"

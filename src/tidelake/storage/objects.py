@@ -50,6 +50,21 @@ _REFUSALS = (
 #: What a server says of requests that it did not carry out, but for those to be made again.
 _REFUSED = re.compile(r"status code: 4(?!08|09|25|29)\d\d")
 
+#: Where clients ask the machine for credentials when nobody gave them any.
+_METADATA_SERVICE = re.compile(
+    r"/latest/(api/token|meta-data)|/computeMetadata/|/metadata/identity/oauth2|//169\.254\."
+)
+_GIVE_CREDENTIALS = {
+    "s3": "give fs.s3a.access.key and fs.s3a.secret.key as options, or AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY in the environment; for a public bucket give aws_skip_signature=true",
+    "gs": "give google_service_account=FILE as an option, or GOOGLE_SERVICE_ACCOUNT in the "
+    "environment; for a public bucket give google_skip_signature=true",
+}
+_GIVE_AZURE_CREDENTIALS = (
+    "give azure_storage_account_key as an option, or AZURE_STORAGE_ACCOUNT_KEY in the environment; "
+    "for a public container give azure_skip_signature=true"
+)
+
 
 class ObjectStorage:
     """Objects of `store`, whose own prefix is the root."""
@@ -254,6 +269,8 @@ class ObjectStorage:
             raise MissingFileError(path) from cause  # a name that no object can have
         except (BaseError, OSError) as cause:
             where = f"{self._spec.uri}/{path}" if path else self._spec.uri
+            if _METADATA_SERVICE.search(str(cause)):
+                raise _no_credentials(where, self._spec.uri) from cause
             raise StorageError(where, _reason(cause), is_refusal=_is_refusal(cause)) from cause
         except BaseException as cause:
             # The client's own faults come as something that no handler of exceptions would see.
@@ -318,6 +335,15 @@ def _reason(cause: Exception) -> str:
     text = str(cause)
     said = re.search(r"<Message>(.*?)</Message>", text, re.DOTALL)
     return said[1] if said else text.partition("\n")[0]
+
+
+def _no_credentials(where: str, uri: str) -> StorageError:
+    return StorageError(
+        where,
+        "no credentials are given, and this machine has none of its own",
+        next_step=_GIVE_CREDENTIALS.get(uri.partition(":")[0], _GIVE_AZURE_CREDENTIALS),
+        is_refusal=True,
+    )
 
 
 def _is_refusal(cause: Exception) -> bool:

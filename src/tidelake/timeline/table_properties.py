@@ -253,6 +253,11 @@ def _no_table(storage: Storage) -> Exception:
             f"{uri} is no Hudi table: it has no {_META_FOLDER} folder",
             next_step="give the table's root folder, the one that contains .hoodie",
         )
+    if storage.local_path("") is not None and storage.stat("") is not None:
+        return NotATableError(
+            f"{uri} is a file, and a Hudi table is a folder",
+            next_step="give the table's root folder, the one that contains .hoodie",
+        )
     return TableNotFoundError(
         f"nothing lies at {uri}",
         next_step="check the path and the permissions, or create the table first",

@@ -194,3 +194,20 @@ def test_a_file_that_no_memory_holds_is_refused(tmp_path: Path, path: str) -> No
     for read in (storage.read, storage.read_tagged):
         with pytest.raises(StorageError, match="than can be read at once"):
             read(path)
+
+
+def test_refusals_say_where_the_table_lies(tmp_path: Path) -> None:
+    storage = LocalStorage(str(tmp_path))
+    path = "x" * 300
+    for act in (lambda: storage.read(path), lambda: storage.put(path, b"")):
+        with pytest.raises(StorageError) as told:
+            act()
+        assert told.value.path == f"{tmp_path}/{path}"
+
+
+def test_a_root_that_is_a_file_has_the_facts_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"ab")
+    found = LocalStorage(str(tmp_path / "file")).stat("")
+    assert found is not None
+    assert found.size_bytes == 2
+    assert LocalStorage(str(tmp_path)).stat("") is None

@@ -232,3 +232,11 @@ def test_a_backup_stands_in_for_properties_that_may_be_cut_short(cut: bytes) -> 
     storage = MemoryStorage({PROPERTIES_PATH: cut, BACKUP_PATH: GOOD})
     update_table_config(Env(storage), CHANGES)
     assert load_table_config(storage).properties == expected()
+
+
+def test_a_file_is_told_apart_from_a_path_at_which_there_is_nothing(tmp_path: Path) -> None:
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
+    with pytest.raises(NotATableError, match="is a file, and a Hudi table is a folder"):
+        load_table_config(LocalStorage(str(tmp_path / "rows.parquet")))
+    with pytest.raises(TableNotFoundError, match="nothing lies at"):
+        load_table_config(LocalStorage(str(tmp_path / "trips")))
