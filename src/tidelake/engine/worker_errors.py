@@ -9,9 +9,18 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from tidelake.engine.worker_process import INSTALL, LACKING
 from tidelake.errors import TidelakeError
 
-_OURS = re.compile(r"^(?:Caused by: )?tidelake\.errors\.\w+: (.+)\n  next: (.+)$", re.MULTILINE)
+_OURS = re.compile(
+    rf"^(?:Caused by: )?(?:tidelake\.errors\.\w+: |ModuleNotFoundError: (?={LACKING}))"
+    r"(.+)\n  next: (.+)$",
+    re.MULTILINE,
+)
+
+_MISSING = re.compile(
+    r"ModuleNotFoundError: No module named '(tidelake|pyarrow|polars|numpy|fastavro|obstore|pandas)"
+)
 
 
 @contextmanager
@@ -21,6 +30,12 @@ def worker_errors() -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as cause:
         found = _OURS.search(str(cause))
-        if found is None:
+        if found is not None:
+            raise TidelakeError(found[1], next_step=found[2]) from cause
+        missing = _MISSING.search(str(cause))
+        if missing is None:
             raise
-        raise TidelakeError(found[1], next_step=found[2]) from cause
+        raise TidelakeError(
+            f"{missing[1]}, which tidelake needs, is missing for the Python of Spark's workers",
+            next_step=INSTALL,
+        ) from cause

@@ -6,6 +6,7 @@ from importlib import import_module
 
 from pyspark.sql import SparkSession
 
+from tidelake.engine.worker_process import use_own_interpreter
 from tidelake.errors import ConfigError
 
 
@@ -16,5 +17,6 @@ def register(spark: SparkSession) -> None:
             f"Spark {spark.version} has no Python data sources",
             next_step="use Table.open(spark, path).read(), which works here too, or Spark 4",
         )
+    use_own_interpreter(spark)
     # Spark 3.5 has no module to import the base class from.
     spark.dataSource.register(import_module("tidelake.spark.datasource").TidelakeSource)
