@@ -104,7 +104,7 @@ def _compactions(
 
 def _compact(spark: SparkSession, path: Path) -> None:
     table = Table.open(spark, str(path))
-    if table.compact({"hoodie.clean.automatic": "false"}) is None:
+    if table.compact(options={"hoodie.clean.automatic": "false"}) is None:
         raise AnswersDifferError("tidelake found nothing to compact")
 
 

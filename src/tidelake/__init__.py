@@ -36,52 +36,120 @@ from tidelake.errors import (
 )
 
 if TYPE_CHECKING:
+    from tidelake.engine.given_data import Rows
     from tidelake.engine.merge_clauses import MergeBuilder
-    from tidelake.model import Commit
+    from tidelake.engine.service_door import ScheduledService
+    from tidelake.model import (
+        Action,
+        BaseFile,
+        Commit,
+        FileGroupId,
+        FileSlice,
+        Instant,
+        LogFile,
+        State,
+        TableType,
+    )
+    from tidelake.model.printed import FileSliceList, InstantList
+    from tidelake.services import (
+        Archived,
+        Cleaned,
+        PlannedFile,
+        Restored,
+        RolledBack,
+        Savepoint,
+        Service,
+        ServicePlan,
+        Undoing,
+    )
     from tidelake.spark.register import register
-    from tidelake.spark.sink import sink
+    from tidelake.spark.sink import Sink, sink
     from tidelake.table import Table
 
 __version__ = "0.1.0"
 
 #: What is imported when it is first asked for, so that the command line waits for no Spark.
 _HOMES = {
+    "Action": "tidelake.model",
+    "Archived": "tidelake.services",
+    "BaseFile": "tidelake.model",
+    "Cleaned": "tidelake.services",
     "Commit": "tidelake.model",
+    "FileGroupId": "tidelake.model",
+    "FileSlice": "tidelake.model",
+    "FileSliceList": "tidelake.model.printed",
+    "Instant": "tidelake.model",
+    "InstantList": "tidelake.model.printed",
+    "LogFile": "tidelake.model",
     "MergeBuilder": "tidelake.engine.merge_clauses",
+    "PlannedFile": "tidelake.services",
+    "Restored": "tidelake.services",
+    "RolledBack": "tidelake.services",
+    "Rows": "tidelake.engine.given_data",
+    "Savepoint": "tidelake.services",
+    "ScheduledService": "tidelake.engine.service_door",
+    "Service": "tidelake.services",
+    "ServicePlan": "tidelake.services",
+    "Sink": "tidelake.spark.sink",
+    "State": "tidelake.model",
     "Table": "tidelake.table",
+    "TableType": "tidelake.model",
+    "Undoing": "tidelake.services",
     "register": "tidelake.spark.register",
     "sink": "tidelake.spark.sink",
 }
 
 __all__ = [
+    "Action",
+    "Archived",
+    "BaseFile",
+    "Cleaned",
     "ClockAheadError",
     "Commit",
     "CommitOutcomeUnknownError",
     "ConfigError",
     "CorruptFileError",
+    "FileGroupId",
+    "FileSlice",
+    "FileSliceList",
     "HorizonError",
     "IncrementalRangeError",
     "InputChangedError",
+    "Instant",
+    "InstantList",
     "InstantLostError",
     "LockLostError",
     "LockTimeoutError",
+    "LogFile",
     "MergeBuilder",
     "MissingFileError",
     "NotATableError",
     "PlanCompletedError",
     "PlanRemovedError",
     "PlanRunningError",
+    "PlannedFile",
     "RestorePendingError",
+    "Restored",
+    "RolledBack",
+    "Rows",
     "SameWriteError",
+    "Savepoint",
+    "ScheduledService",
     "SchemaConflictError",
     "SchemaError",
+    "Service",
+    "ServicePlan",
+    "Sink",
     "SnapshotLostError",
+    "State",
     "StorageError",
     "Table",
     "TableExistsError",
     "TableNotFoundError",
+    "TableType",
     "TidelakeError",
     "TimeTravelError",
+    "Undoing",
     "UnsupportedTableError",
     "WriteConflictError",
     "__version__",

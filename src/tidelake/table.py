@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from os import PathLike, fspath
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
+from typing_extensions import override
 
 from tidelake.config import (
     ReadOptions,
@@ -18,19 +20,31 @@ from tidelake.config import (
 )
 from tidelake.config.write_options import without_write_options
 from tidelake.engine.avro_types import avro_schema
-from tidelake.engine.caretaker import Caretaker, open_caretaker
+from tidelake.engine.caretaker import Caretaker, CleanSteps, open_caretaker
 from tidelake.engine.compaction import Compactor
 from tidelake.engine.dataframe import changes_dataframe, to_dataframe
+from tidelake.engine.given_data import Rows, is_dataframe, to_spark
 from tidelake.engine.merge_clauses import MergeBuilder, MergeRequest
 from tidelake.engine.open_table import load_state, load_table, open_state
-from tidelake.engine.service_door import ServiceDoor
-from tidelake.engine.session_sql import is_read_alike
+from tidelake.engine.service_door import ScheduledService
+from tidelake.engine.session_sql import is_read_alike, spark_reason
 from tidelake.engine.spark_types import spark_schema
 from tidelake.engine.task_runs import OnSpark
+from tidelake.engine.timeline_rows import timeline_rows
+from tidelake.engine.worker_errors import worker_errors
+from tidelake.engine.worker_process import use_own_interpreter
+from tidelake.engine.workers import given_rows, to_ipc
 from tidelake.engine.writer import Writer
 from tidelake.env import Env
-from tidelake.errors import ConfigError, NotATableError, SchemaError, TableNotFoundError
-from tidelake.model import Commit, FileSlice, Instant, TableType
+from tidelake.errors import (
+    ConfigError,
+    NotATableError,
+    SchemaError,
+    TableNotFoundError,
+    TidelakeError,
+)
+from tidelake.model import Commit, TableType
+from tidelake.model.printed import FileSliceList, InstantList, html_table
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan, Selection
@@ -56,27 +70,39 @@ __all__ = ["Table", "load_state", "open_caretaker", "open_state"]
 
 Time = str | int | datetime
 Options = Mapping[str, str]
+Location = str | PathLike[str]
 
 
 class Table:
-    """An Apache Hudi table, read through a Spark session.
+    """An Apache Hudi table, read and written through a Spark session.
+
+        trips = Table.open(spark, "s3://lake/trips")
+        trips.read(where="city = 'oslo'").show()
+        trips.upsert([{"id": 1, "city": "oslo", "fare": 12.5}])
 
     Every query looks at the table anew, so a handle never goes stale; a DataFrame keeps answering
-    from the moment it was made.
+    from the moment it was made. Rows to write are a DataFrame of Spark, pandas or polars, an Arrow
+    table, or a list of dicts. Dicts and pandas take the types of the table's columns; times without
+    a zone are of the session's.
     """
 
-    def __init__(self, spark: SparkSession, path: str, options: Mapping[str, str] | None) -> None:
+    def __init__(
+        self, spark: SparkSession, path: Location, options: Mapping[str, str] | None
+    ) -> None:
         self._spark = spark
         self._given = dict(options or {})
         self._options = ReadOptions.from_options(without_write_options(self._given))
-        self._storage = open_storage(path, options)
+        use_own_interpreter(spark)
+        self._storage = open_storage(fspath(path), options)
         self._config = load_table_config(self._storage)
 
     @classmethod
     def open(
-        cls, spark: SparkSession, path: str, options: Mapping[str, str] | None = None
+        cls, spark: SparkSession, path: Location, options: Mapping[str, str] | None = None
     ) -> Table:
         """Open an existing table; `options` are Hudi's read options and those of the storage.
+
+            trips = Table.open(spark, "s3://lake/trips", {"fs.s3a.endpoint": "http://minio:9000"})
 
         Raises `TableNotFoundError`, `NotATableError`, `UnsupportedTableError` and
         `CorruptFileError`.
@@ -87,8 +113,8 @@ class Table:
     def create(
         cls,
         spark: SparkSession,
-        path: str,
-        schema: T.StructType | str | DataFrame,
+        path: Location,
+        schema: T.StructType | str | Rows,
         *,
         name: str | None = None,
         key: str | Sequence[str] = (),
@@ -100,14 +126,17 @@ class Table:
     ) -> Table:
         """Create an empty table and open it.
 
-        `schema` is a StructType, a DDL string or a DataFrame to take the columns from. `key` are
+            Table.create(spark, "lake/trips", "id long, city string, ts long", key="id",
+                         partition_by="city", ordering="ts", table_type="MERGE_ON_READ")
+
+        `schema` is a StructType, a DDL string or rows to take the columns from. `key` are
         the columns of the record key (none: keys are made up), `ordering` those that say which of
         two rows of a key is newer. Whatever is not given may stand in `options`, under Hudi's
         names; otherwise the table is copy-on-write and of version 9, and its name is the last part
         of the path. Raises `TableExistsError` and `NotATableError` when something lies there.
         """
         written = WriteOptions.from_options(options or {})
-        storage = open_storage(path, options)
+        storage = open_storage(fspath(path), options)
         called = name or storage.spec.uri.rstrip("/").rpartition("/")[2]
         spec = table_spec(
             avro_schema(_struct(spark, schema), called),
@@ -125,12 +154,12 @@ class Table:
     @staticmethod
     def exists(
         spark: SparkSession,  # noqa: ARG004 - where a table is does not depend on the session
-        path: str,
+        path: Location,
         options: Mapping[str, str] | None = None,
     ) -> bool:
         """Return whether a Hudi table lies at `path`."""
         try:
-            load_table_config(open_storage(path, options))
+            load_table_config(open_storage(fspath(path), options))
         except (TableNotFoundError, NotATableError):
             return False
         return True
@@ -162,12 +191,15 @@ class Table:
 
     def read(
         self,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         where: str | Column | None = None,
         as_of: Time | None = None,
+        *,
         meta: bool = False,
     ) -> DataFrame:
         """Return the table's rows, now or as of a point in time.
+
+            table.read(columns=["id", "fare"], where="city = 'oslo'", as_of="2026-03-01 10:15:00")
 
         `where` is a condition in Spark SQL; it also spares whole partitions and files. `meta` puts
         Hudi's five columns in front.
@@ -177,9 +209,10 @@ class Table:
 
     def read_optimized(
         self,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         where: str | Column | None = None,
         as_of: Time | None = None,
+        *,
         meta: bool = False,
     ) -> DataFrame:
         """Return the rows of base files alone: quicker, and blind to what only logs hold yet."""
@@ -191,11 +224,14 @@ class Table:
         self,
         start: Time | None = None,
         end: Time | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         where: str | Column | None = None,
+        *,
         meta: bool = False,
     ) -> DataFrame:
         """Return the rows last changed inside (start, end], as they stood at its end.
+
+            table.incremental(start=last_commit.completion_time)
 
         Times are completion times from table version 8 on, requested times before.
         """
@@ -206,6 +242,8 @@ class Table:
     def changes(self, start: Time | None = None, end: Time | None = None) -> DataFrame:
         """Return every change inside (start, end]: `op`, `ts_ms`, `before` and `after`.
 
+            table.changes(start="2026-03-01").where("op = 'd'")
+
         `ts_ms` is the requested time of the commit; `before` and `after` are rows as JSON. Changes
         come in the order in which they took effect.
         """
@@ -213,7 +251,7 @@ class Table:
         return changes_dataframe(self._spark, plan.spec, plan.tasks)
 
     def insert(
-        self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
+        self, rows: Rows, *, options: Options | None = None, write_id: str | None = None
     ) -> Commit:
         """Add rows, small files first; keys that the table has already are kept twice.
 
@@ -223,37 +261,43 @@ class Table:
         return self._write(WriteOperation.INSERT, rows, options, write_id)
 
     def bulk_insert(
-        self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
+        self, rows: Rows, *, options: Options | None = None, write_id: str | None = None
     ) -> Commit:
         """Add rows to new files as fast as that goes, arranged by `hoodie.bulkinsert.sort.mode`."""
         return self._write(WriteOperation.BULK_INSERT, rows, options, write_id)
 
     def upsert(
-        self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
+        self, rows: Rows, *, options: Options | None = None, write_id: str | None = None
     ) -> Commit:
-        """Add rows whose key is new, and merge the others with the rows that have their key."""
+        """Add rows whose key is new, and merge the others with the rows that have their key.
+
+        commit = table.upsert(rows, write_id="orders-2026-03-01")  # twice commits once
+        """
         return self._write(WriteOperation.UPSERT, rows, options, write_id)
 
     def delete(
-        self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
+        self, rows: Rows, *, options: Options | None = None, write_id: str | None = None
     ) -> Commit:
-        """Delete the rows whose keys `rows` carry; it needs the key and partition columns alone."""
+        """Delete the rows whose keys `rows` carry; it needs the key and partition columns alone.
+
+        table.delete([{"id": 1, "city": "oslo"}])
+        """
         return self._write(WriteOperation.DELETE, rows, options, write_id)
 
     def insert_overwrite(
-        self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
+        self, rows: Rows, *, options: Options | None = None, write_id: str | None = None
     ) -> Commit:
         """Put `rows` in the place of everything in the partitions that they belong to."""
         return self._write(WriteOperation.INSERT_OVERWRITE, rows, options, write_id)
 
     def insert_overwrite_table(
-        self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
+        self, rows: Rows, *, options: Options | None = None, write_id: str | None = None
     ) -> Commit:
         """Put `rows` in the place of everything in the table."""
         return self._write(WriteOperation.INSERT_OVERWRITE_TABLE, rows, options, write_id)
 
     def write(
-        self, rows: DataFrame, *, options: Options | None = None, write_id: str | None = None
+        self, rows: Rows, *, options: Options | None = None, write_id: str | None = None
     ) -> Commit:
         """Write rows as `hoodie.datasource.write.operation` says: upsert them unless it is set.
 
@@ -280,7 +324,10 @@ class Table:
         options: Options | None = None,
         write_id: str | None = None,
     ) -> Commit:
-        """Delete the rows for which a condition in Spark SQL is true."""
+        """Delete the rows for which a condition in Spark SQL is true.
+
+        table.delete_where("city = 'oslo' and fare is null")
+        """
         return self._committed(
             options, lambda writer, state: writer.delete_read(self._read(state, where), write_id)
         )
@@ -295,26 +342,26 @@ class Table:
     ) -> Commit:
         """Give columns new values in the rows for which a condition is true.
 
+            table.update_where("city = 'oslo'", {"fare": "fare * 2"})
+
         `values` maps columns to expressions over the row as it is. Under event-time ordering a new
         value of an ordering column that is lower than the old one loses, as in any other write.
         """
-        made = {
-            name: F.expr(value) if isinstance(value, str) else value
-            for name, value in values.items()
-        }
 
         def update(writer: Writer, state: TableState) -> Commit:
             found = self._read(state, where)
             try:
+                made = {
+                    name: F.expr(value) if isinstance(value, str) else value
+                    for name, value in values.items()
+                }
                 return writer.update_read(found, made, write_id)
             except AnalysisException as cause:
                 raise _unfit(f"the new values {dict(values)}", cause, found.columns) from cause
 
         return self._committed(options, update)
 
-    def merge(
-        self, source: DataFrame, on: str | Column | Sequence[str] | None = None
-    ) -> MergeBuilder:
+    def merge(self, source: Rows, on: str | Column | Sequence[str] | None = None) -> MergeBuilder:
         """Begin a merge of `source` into the table, to which clauses say what happens.
 
         `on` is a condition over `target` and `source`, or the name or names of columns that both
@@ -326,30 +373,40 @@ class Table:
         Under event-time ordering a row whose ordering value is lower than that of the table's row
         changes nothing, as in any other write; deletes always take effect.
         """
-        return MergeBuilder(MergeRequest(source=source, on=on), self._merge)
+        request = MergeRequest(source=self._rows(source), on=on)
+        return MergeBuilder(request, self._merge)
 
     def delete_partitions(
         self,
-        partitions: Sequence[str],
+        partitions: str | Sequence[str],
         *,
         options: Options | None = None,
         write_id: str | None = None,
     ) -> Commit:
-        """Retire whole partitions, named by their path or as `column=value`."""
-        return self._committed(
-            options, lambda writer, _: writer.delete_partitions(partitions, write_id)
-        )
+        """Retire whole partitions, named by their path or as `column=value`.
 
-    def clean(self, *, options: Options | None = None) -> list[Cleaned]:
-        """Delete the files that nobody can ask for any more, by `hoodie.clean.*`.
-
-        Finishes cleans that were begun before. Returns what was done, nothing when no file is old
-        enough.
+        table.delete_partitions(["city=oslo", "city=rome"])
         """
-        return list(self._caretaker(options).clean())
+        paths = [partitions] if isinstance(partitions, str) else partitions
+        return self._committed(options, lambda writer, _: writer.delete_partitions(paths, write_id))
+
+    @property
+    def clean(self) -> ScheduledService[Cleaned, list[Cleaned]]:
+        """Return the clean, which deletes files that nobody can ask for, by `hoodie.clean.*`.
+
+        `clean()` finishes cleans that were begun before and cleans anew; it returns what was done,
+        an empty list when no file is old enough. `clean.schedule()` and `clean.run(instant)` are
+        the two steps.
+
+            table.clean(options={"hoodie.clean.commits.retained": "20"})
+        """
+        return ScheduledService("clean", lambda options: CleanSteps(self._caretaker(options)))
 
     def archive(self, *, options: Options | None = None) -> Archived | None:
-        """Move old instants into the history, by `hoodie.keep.*`; None when nothing is due."""
+        """Move old instants into the history, by `hoodie.keep.*`; None when nothing is due.
+
+        An archival has no plan on the timeline, and so nothing to schedule.
+        """
         return self._caretaker(options).archive()
 
     def rollback(
@@ -375,6 +432,9 @@ class Table:
     ) -> Savepoint:
         """Keep the table as of a completed write, by default the newest, until further notice.
 
+            saved = table.savepoint(comment="before the migration")
+            table.restore(saved.requested_time)
+
         Cleans leave its files, and `restore` can bring it back. Raises `ConfigError` for an instant
         that did not complete, and `HorizonError` for one whose files were cleaned.
         """
@@ -393,30 +453,93 @@ class Table:
         return self._caretaker(options).restore(savepoint)
 
     def plan(self, service: Service | str, *, options: Options | None = None) -> ServicePlan:
-        """Return what a service would do now, without doing it; the value prints well."""
+        """Return what a service would do now, without doing it; the value prints well.
+
+            print(table.plan("compact"))
+
+        Services are `compact`, `clean` and `archive`; the words of the timeline, such as
+        `compaction`, mean the same.
+        """
         return self._caretaker(options).plan(service)
 
     @property
-    def compact(self) -> ServiceDoor:
+    def compact(self) -> ScheduledService[Commit, Commit | None]:
         """Return the compaction of a merge-on-read table: logs are folded into base files.
 
         `compact()` plans a compaction and runs it, together with plans that wait, ours or Apache
         Hudi's; `compact.schedule()` and `compact.run(instant)` are the two steps.
-        """
-        return ServiceDoor(self._compactor)
 
-    def timeline(self, history: bool = False) -> list[Instant]:
-        """Return the instants, newest last; with `history` the archived ones too."""
+            instant = table.compact.schedule()
+            commit = table.compact.run(instant) if instant else None
+        """
+        return ScheduledService("compact", self._compactor)
+
+    def timeline(self, *, history: bool = False) -> InstantList:
+        """Return the instants, newest last, as a list that prints as a table.
+
+        With `history` the archived ones too.
+        """
         state = self._now()
         if not history:
-            return list(state.timeline.instants)
-        return list(with_history(state.timeline, state.history.instants()))
+            return InstantList(state.timeline.instants)
+        return InstantList(with_history(state.timeline, state.history.instants()))
 
-    def slices(self, as_of: Time | None = None, partition: str | None = None) -> list[FileSlice]:
-        """Return the newest file slice of every file group, now or as of a point in time."""
+    def history(self) -> DataFrame:
+        """Return the whole timeline as a DataFrame, archived instants first, newest last.
+
+            table.history().where("operation = 'UPSERT'").orderBy("completion_time")
+
+        Its columns are the requested and the completion time, action, state, whether the instant
+        is archived, and of writes the operation, the rows that were inserted, updated and deleted,
+        and files and bytes written.
+        """
+        rows = timeline_rows(self._now())
+        return given_rows(self._spark, [to_ipc(rows)], spark_schema(rows.schema))
+
+    def slices(self, as_of: Time | None = None, partition: str | None = None) -> FileSliceList:
+        """Return the newest file slice of every file group, as a list that prints as a table.
+
+        table.slices(partition="city=oslo", as_of="2026-03-01")
+        """
         state = self._now()
         at = None if as_of is None else state.as_of(as_of)
-        return state.view.latest_slices(None if partition is None else [partition], as_of=at)
+        found = state.view.latest_slices(None if partition is None else [partition], as_of=at)
+        return FileSliceList(found)
+
+    @override
+    def __repr__(self) -> str:
+        facts = dict(self._facts())
+        name = facts.pop("name")
+        return f"<Table {name}: {', '.join(f'{fact} {value}' for fact, value in facts.items())}>"
+
+    def _repr_html_(self) -> str:
+        return html_table((), self._facts(), caption="Hudi table")
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("name", self.name),
+            ("type", self.table_type.value),
+            ("version", str(self.table_version)),
+            ("path", self.path),
+            ("last commit", self._last_commit()),
+        ]
+
+    def _last_commit(self) -> str:
+        try:
+            last = next(reversed(self._now().writes_by_time()), None)
+        except TidelakeError as cause:
+            return f"unknown ({cause.problem})"
+        return "none" if last is None else f"{last.requested_time} ({last.action})"
+
+    def _rows(self, given: Rows) -> DataFrame:
+        """Return rows as a DataFrame of this session."""
+        if is_dataframe(given):
+            return to_spark(self._spark, given, None)
+        try:
+            stored = arrow_schema(self._now().schema().avro)
+        except SchemaError:  # no write has said yet which columns there are
+            stored = None
+        return to_spark(self._spark, given, stored)
 
     def _caretaker(self, options: Options | None) -> Caretaker:
         given = WriteOptions.from_options({**self._given, **(options or {})})
@@ -428,11 +551,12 @@ class Table:
     def _write(
         self,
         operation: WriteOperation,
-        rows: DataFrame,
+        rows: Rows,
         options: Options | None,
         write_id: str | None,
     ) -> Commit:
-        return self._committed(options, lambda writer, _: writer.write(operation, rows, write_id))
+        frame = self._rows(rows)
+        return self._committed(options, lambda writer, _: writer.write(operation, frame, write_id))
 
     def _committed(
         self, options: Options | None, write: Callable[[Writer, TableState], Commit]
@@ -445,7 +569,8 @@ class Table:
             state = self._now()
             return write(Writer(self._spark, env, state, given), state)
 
-        return retry_on_conflict(env, given.concurrency.retries, attempt)
+        with worker_errors():
+            return retry_on_conflict(env, given.concurrency.retries, attempt)
 
     def _compactor(self, options: Options) -> Compactor:
         given = {**self._given, **options}
@@ -473,10 +598,10 @@ class Table:
         return self._committed(options, merge)
 
     def _selection(
-        self, columns: Sequence[str] | None, where: str | Column | None, *, meta: bool
+        self, columns: str | Sequence[str] | None, where: str | Column | None, *, meta: bool
     ) -> Selection:
         return Selection(
-            columns=columns,
+            columns=[columns] if isinstance(columns, str) else columns,
             where=where if isinstance(where, str) and is_read_alike(self._spark, where) else None,
             meta=meta,
             is_filtered=where is not None,
@@ -501,18 +626,19 @@ class Table:
 
 def _unfit(what: str, cause: AnalysisException, columns: Sequence[str]) -> SchemaError:
     return SchemaError(
-        f"{what} does not fit the table: {str(cause).partition(chr(10))[0]}",
+        f"{what} does not fit the table: {spark_reason(cause)}",
         next_step=f"its columns are {', '.join(columns)}",
     )
 
 
-def _struct(spark: SparkSession, schema: T.StructType | str | DataFrame) -> T.StructType:
+def _struct(spark: SparkSession, schema: T.StructType | str | Rows) -> T.StructType:
     if isinstance(schema, T.StructType):
         return schema
     if isinstance(schema, str):
         return spark.createDataFrame([], schema).schema
-    # Whether a column of some DataFrame may be null says nothing about the rows to come.
-    return T.StructType([T.StructField(f.name, f.dataType) for f in schema.schema.fields])
+    # Whether a column of some rows may be null says nothing about the rows to come.
+    found = to_spark(spark, schema, None).schema
+    return T.StructType([T.StructField(f.name, f.dataType) for f in found.fields])
 
 
 def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ def test_more_groups_than_cores_are_compacted_in_several_jobs(
     logged_groups = sum(bool(piece.log_files) for piece in table.slices())
     assert logged_groups > 8
     capfd.readouterr()
-    commit = table.compact({"tidelake.progress": "bar"})
+    commit = table.compact(options={"tidelake.progress": "bar"})
     assert commit is not None
     assert commit.files_written == logged_groups
     assert f"{logged_groups} of {logged_groups} files" in capfd.readouterr().err
@@ -95,7 +95,9 @@ def test_bad_requests_are_refused(spark: SparkSession, tmp_path: Path) -> None:
         table.compact.run("20260101000000000")
     assert caught.value.next_step
     with pytest.raises(ConfigError, match="set one of the two"):
-        table.compact({"hoodie.compact.inline": "true", "hoodie.compact.schedule.inline": "true"})
+        table.compact(
+            options={"hoodie.compact.inline": "true", "hoodie.compact.schedule.inline": "true"}
+        )
 
 
 @pytest.mark.deep

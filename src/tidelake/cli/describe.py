@@ -9,7 +9,6 @@ from tidelake.cli import instants as timeline
 from tidelake.cli import text
 from tidelake.cli.call import Call
 from tidelake.cli.output import Json
-from tidelake.cli.slices import log_bytes
 from tidelake.config import TableConfig
 from tidelake.engine.open_table import open_state
 from tidelake.model import WRITE_ACTIONS, FileSlice, Instant, State
@@ -45,7 +44,7 @@ def as_json(
             "base_files": sum(1 for s in slices if s.base_file),
             "log_files": sum(len(s.log_files) for s in slices),
             "base_bytes": sum(s.base_file.size_bytes for s in slices if s.base_file),
-            "log_bytes": sum(log_bytes(s) for s in slices),
+            "log_bytes": sum(s.log_bytes for s in slices),
         },
         "timeline": {
             "active_instants": len(instants),
@@ -129,7 +128,7 @@ def _files(slices: Sequence[FileSlice]) -> list[tuple[str, str]]:
         ("base files", f"{len(bases):,}, {text.size(sum(b.size_bytes for b in bases))}"),
     ]
     if logs:
-        waiting = text.size(sum(log_bytes(s) for s in slices))
+        waiting = text.size(sum(s.log_bytes for s in slices))
         facts.append(("log files", f"{logs:,}, {waiting} not yet compacted"))
     return facts
 

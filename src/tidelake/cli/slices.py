@@ -10,6 +10,7 @@ from tidelake.cli.output import Json
 from tidelake.engine.open_table import open_state
 from tidelake.errors import ConfigError
 from tidelake.model import FileSlice
+from tidelake.model.printed import FileSliceList
 from tidelake.read.state import TableState
 
 
@@ -34,22 +35,8 @@ def render(slices: Sequence[FileSlice], *, as_of: str | None) -> list[str]:
     when = f" as of {as_of}" if as_of else ""
     if not slices:
         return [f"No file slice is visible{when}: the table has no committed rows there."]
-    rows = [
-        (
-            found.group.partition or "(whole table)",
-            found.group.file_id,
-            found.base_instant_time,
-            text.size(found.base_file.size_bytes) if found.base_file else "none",
-            str(len(found.log_files)),
-            text.size(log_bytes(found)),
-        )
-        for found in slices
-    ]
-    lines = text.columns(
-        ["PARTITION", "FILE GROUP", "BASE INSTANT", "BASE FILE", "LOGS", "LOG SIZE"],
-        rows,
-        right=["BASE FILE", "LOGS", "LOG SIZE"],
-    )
+    table = FileSliceList(slices)
+    lines = text.columns(table.headers, [table.cells(s) for s in table], right=table.right)
     partitions = len({found.group.partition for found in slices})
     logged = sum(1 for found in slices if found.log_files)
     return [
@@ -60,11 +47,6 @@ def render(slices: Sequence[FileSlice], *, as_of: str | None) -> list[str]:
         "A file slice is one version of a file group: its base file and the logs on top of it.",
         f"Read as plain Parquet: {len(slices) - logged}. Merged with their logs: {logged}.",
     ]
-
-
-def log_bytes(found: FileSlice) -> int:
-    """Return the bytes of a slice's log files."""
-    return sum(log.size_bytes for log in found.log_files)
 
 
 def chosen_slices(call: Call, state: TableState) -> list[FileSlice]:

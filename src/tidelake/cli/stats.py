@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tidelake.cli import text
 from tidelake.cli.call import Call
 from tidelake.cli.output import Json
-from tidelake.cli.slices import chosen_slices, log_bytes
+from tidelake.cli.slices import chosen_slices
 from tidelake.engine.open_table import open_state
 from tidelake.model import BaseFile, FileSlice
 from tidelake.read.counted_rows import CountedRows, count_rows
@@ -109,13 +109,13 @@ def _sum(
         base_rows=sum(base_rows.get(base.path, 0) for base in bases),
         base_bytes=sum(base.size_bytes for base in bases),
         log_files=sum(len(s.log_files) for s in slices),
-        log_bytes=sum(log_bytes(s) for s in slices),
+        log_bytes=sum(s.log_bytes for s in slices),
         small_base_files=_joinable(bases),
         slices_without_base=sum(1 for s in slices if s.base_file is None),
         heavy_slices=sum(
             1
             for s in slices
-            if s.base_file and log_bytes(s) > HEAVY_LOG_RATIO * s.base_file.size_bytes
+            if s.base_file and s.log_bytes > HEAVY_LOG_RATIO * s.base_file.size_bytes
         ),
     )
 

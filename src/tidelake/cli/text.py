@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone, tzinfo
 
-_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+from tidelake.model.printed import columns, size
+
+__all__ = ["columns", "count", "instant_ms", "moment", "pairs", "size", "span"]
+
 _SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _INSTANT_DIGITS = 17
-
-
-def size(size_bytes: int) -> str:
-    """Return a number of bytes in the largest unit that keeps it at one or more."""
-    amount = float(size_bytes)
-    for unit in _SIZES:
-        if abs(amount) < 1024 or unit == _SIZES[-1]:
-            return f"{size_bytes} B" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    raise AssertionError("the last unit takes every size")
 
 
 def span(milliseconds: int) -> str:
@@ -53,21 +46,6 @@ def moment(epoch_ms: int) -> str:
     """Return a time to the second, in UTC."""
     start = datetime(1970, 1, 1, tzinfo=timezone.utc)
     return f"{start + timedelta(milliseconds=epoch_ms):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def columns(
-    headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()
-) -> list[str]:
-    """Return the lines of a table; columns named in `right` are aligned to the right."""
-    table = [list(headers), *(list(row) for row in rows)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(headers))]
-    return [
-        "  ".join(
-            cell.rjust(width) if header in right else cell.ljust(width)
-            for cell, width, header in zip(row, widths, headers, strict=True)
-        ).rstrip()
-        for row in table
-    ]
 
 
 def pairs(facts: Sequence[tuple[str, str]], *, indent: int = 0) -> list[str]:

@@ -126,3 +126,22 @@ class Caretaker:
 
     def _now(self) -> TableNow:
         return TableNow.load(self._env, self._session.keeper, self._session.concurrency)
+
+
+class CleanSteps:
+    """The steps of a clean, in the form that all services have."""
+
+    def __init__(self, caretaker: Caretaker) -> None:
+        self._caretaker = caretaker
+
+    def schedule(self) -> str | None:
+        """Put a plan on the timeline and return its time, None when there is nothing to do."""
+        return self._caretaker.schedule_clean()
+
+    def run(self, requested_time: str) -> Cleaned:
+        """Carry out a plan."""
+        return self._caretaker.run_clean(requested_time)
+
+    def both(self) -> list[Cleaned]:
+        """Finish cleans that were begun, then clean; return what was done."""
+        return list(self._caretaker.clean())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
+from typing_extensions import override
 
 from tidelake.errors import ConfigError
 from tidelake.model import Commit, Word
@@ -42,6 +43,14 @@ class Clause:
     def told(self) -> str:
         """Return the clause as people know it."""
         return f"when {self.side} {self.deed}"
+
+    def described(self) -> str:
+        """Return the clause with its condition and the columns that it sets."""
+        condition = "" if self.condition is None else f" and {self.condition}"
+        columns = ""
+        if self.deed is not Deed.DELETE:
+            columns = " all" if self.values is None else f" {', '.join(self.values)}"
+        return f"when {self.side}{condition} {self.deed}{columns}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +95,7 @@ class RunMerge(Protocol):
         """Write the merge as one commit."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MergeBuilder:
     """A merge in the making; every call returns a new one, and `execute` runs it.
 
@@ -140,7 +149,7 @@ class MergeBuilder:
         return replace(self, _request=replace(self._request, evolves=True))
 
     def execute(
-        self, options: Mapping[str, str] | None = None, write_id: str | None = None
+        self, options: Mapping[str, str] | None = None, *, write_id: str | None = None
     ) -> Commit:
         """Write the merge as one commit; the same `write_id` twice commits once.
 
@@ -154,6 +163,17 @@ class MergeBuilder:
                 next_step="add one, such as .when_matched_update_all()",
             )
         return self._run(self._request, options, write_id)
+
+    @override
+    def __repr__(self) -> str:
+        on = self._request.on
+        if on is None:
+            on = "the record key"
+        elif not isinstance(on, str | Column):
+            on = ", ".join(on)
+        evolves = ["with schema evolution"] if self._request.evolves else []
+        clauses = [clause.described() for clause in self._request.clauses] or ["no clause yet"]
+        return "\n  ".join([f"merge on {on}, which execute() writes", *clauses, *evolves])
 
     def _with(
         self,

@@ -38,6 +38,7 @@ from tidelake.engine.merge_plan import (
 )
 from tidelake.engine.ordering import is_older_than
 from tidelake.engine.row_count import bad_rows
+from tidelake.engine.session_sql import spark_reason
 from tidelake.engine.worker_process import mapped
 from tidelake.errors import SchemaError
 from tidelake.files.write_task import CHANGE, COLUMNS, Change
@@ -380,9 +381,8 @@ class MergeRows:
 
     def unfit(self, cause: AnalysisException, columns: Sequence[str]) -> SchemaError:
         """Return the error for an expression that Spark does not understand."""
-        said = str(cause).strip().partition("\n")[0]
         return SchemaError(
-            f"the merge does not fit the table and the source: {said}",
+            f"the merge does not fit the table and the source: {spark_reason(cause)}",
             next_step="name columns as target.x and source.x; the table has "
             f"{', '.join(self.columns.names)}, the source has {', '.join(columns)}",
         )

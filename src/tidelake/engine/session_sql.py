@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 _QUOTED_NAMES = ("spark.sql.ansi.enabled", "spark.sql.ansi.doubleQuotedIdentifiers")
@@ -15,3 +16,8 @@ def is_read_alike(spark: SparkSession, text: str) -> bool:
     if '"' not in text:
         return True
     return not all(spark.conf.get(name, "false") == "true" for name in _QUOTED_NAMES)
+
+
+def spark_reason(cause: PySparkException) -> str:
+    """Return the line in which Spark says what is wrong; syntax errors begin with an empty one."""
+    return str(cause).strip().partition("\n")[0]

@@ -72,4 +72,9 @@ class FileSlice:
     def size_bytes(self) -> int:
         """Return the bytes of all files of the slice."""
         base = self.base_file.size_bytes if self.base_file else 0
-        return base + sum(log.size_bytes for log in self.log_files)
+        return base + self.log_bytes
+
+    @property
+    def log_bytes(self) -> int:
+        """Return the bytes of the slice's log files."""
+        return sum(log.size_bytes for log in self.log_files)

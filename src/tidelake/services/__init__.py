@@ -1,7 +1,7 @@
 from tidelake.services.archive import Archived, archive
 from tidelake.services.clean import Cleaned, clean, run_clean, schedule_clean
 from tidelake.services.dry_run import plan_service
-from tidelake.services.plan import PlannedFile, Service, ServicePlan
+from tidelake.services.plan import PlannedFile, Service, ServicePlan, Undoing
 from tidelake.services.restore import Restored, restore, show_restore
 from tidelake.services.rollback import (
     RolledBack,
@@ -22,6 +22,7 @@ __all__ = [
     "Service",
     "ServicePlan",
     "TableNow",
+    "Undoing",
     "archive",
     "clean",
     "delete_savepoint",

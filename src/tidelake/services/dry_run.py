@@ -9,7 +9,7 @@ from tidelake.errors import ConfigError
 from tidelake.services.archive_plan import plan_archive
 from tidelake.services.clean_plan import plan_clean
 from tidelake.services.compaction import show_compaction
-from tidelake.services.plan import Service, ServicePlan
+from tidelake.services.plan import Service, ServicePlan, service_of
 from tidelake.services.table_now import TableNow
 
 _PLANNERS: Mapping[Service, Callable[[TableNow, ServiceOptions], ServicePlan]] = {
@@ -21,9 +21,9 @@ _PLANNERS: Mapping[Service, Callable[[TableNow, ServiceOptions], ServicePlan]] =
 
 def plan_service(now: TableNow, service: Service | str, options: ServiceOptions) -> ServicePlan:
     """Return the plan that the service would make now; raise `ConfigError` for an unknown one."""
-    for known, planner in _PLANNERS.items():
-        if known.value == service:
-            return planner(now, options)
+    known = service_of(service)
+    if known is not None:
+        return _PLANNERS[known](now, options)
     raise ConfigError(
         f"there is no plan for {service!r}",
         next_step=f"ask for one of {', '.join(known.value for known in _PLANNERS)}",

@@ -20,12 +20,29 @@ class Service(Word):
     """The services that make plans."""
 
     COMPACT = "compact"
-    LOG_COMPACT = "log_compact"
-    CLUSTER = "cluster"
     CLEAN = "clean"
     ARCHIVE = "archive"
+
+
+class Undoing(Word):
+    """What takes instants off the table, by a plan of its own."""
+
     ROLLBACK = "rollback"
     RESTORE = "restore"
+
+
+#: What the timeline calls the services.
+_SYNONYMS: Mapping[str, Service] = {
+    "compaction": Service.COMPACT,
+    "cleaning": Service.CLEAN,
+    "archival": Service.ARCHIVE,
+}
+
+
+def service_of(word: Service | str) -> Service | None:
+    """Return the service that a word means, None when there is no such service."""
+    given = str(word).lower()
+    return _SYNONYMS.get(given) or next((s for s in Service if s.value == given), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +63,7 @@ class ServicePlan:
     say, by name; `reason` says why the service would run now, or why it would not.
     """
 
-    service: Service
+    service: Service | Undoing
     reason: str
     files_in: tuple[PlannedFile, ...] = ()
     files_out: tuple[PlannedFile, ...] = ()

@@ -35,7 +35,7 @@ from tidelake.formats.plans import (
 )
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.services.clean_plan import refuse_doomed
-from tidelake.services.plan import Service, ServicePlan
+from tidelake.services.plan import ServicePlan, Undoing
 from tidelake.services.rollback import (
     files_of_instants,
     refuse_writers,
@@ -107,7 +107,7 @@ def show_restore(now: TableNow, savepoint: str) -> ServicePlan:
     _refuse_archived(now, savepoint)
     times = [target.commit_time for target in plan_restore(now, savepoint).instants_to_rollback]
     return ServicePlan(
-        service=Service.RESTORE,
+        service=Undoing.RESTORE,
         reason=f"{len(times)} instants came after {savepoint}",
         files_deleted=tuple(files_of_instants(now, set(times), None)),
         facts={"instants taken back": ", ".join(times) or "none"},

@@ -12,7 +12,7 @@ from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.services.clean_plan import files_beside_cleans, names_in, refuse_doomed
-from tidelake.services.plan import PlannedFile, Service, ServicePlan
+from tidelake.services.plan import PlannedFile, ServicePlan, Undoing
 from tidelake.services.table_now import TableNow
 from tidelake.txn import MetadataKeeper, failed_writes
 from tidelake.txn.concurrency import Concurrency
@@ -27,8 +27,13 @@ _log = logging.getLogger(__name__)
 class RolledBack:
     """An instant that is off the table, under the time that it had."""
 
-    instant: str
+    requested_time: str
     files_deleted: int
+
+    @property
+    def instant(self) -> str:
+        """Return `requested_time`, which is how the call named the instant."""
+        return self.requested_time
 
 
 def roll_back_all_failed(
@@ -111,10 +116,12 @@ def roll_back(
             shared.ensure()
             if any(i.action in WRITE_ACTIONS for i in now.history.instants_at(requested_time)):
                 now.instant(requested_time)  # which says that it is archived
-            return RolledBack(instant=requested_time, files_deleted=_deleted_since(before, now))
+            return RolledBack(
+                requested_time=requested_time, files_deleted=_deleted_since(before, now)
+            )
         partitions = written_partitions(now.contents.commit_metadata(instant))
         done = _rollback(now).run_completed(instant, partitions)
-    return RolledBack(instant=requested_time, files_deleted=done.total_files_deleted)
+    return RolledBack(requested_time=requested_time, files_deleted=done.total_files_deleted)
 
 
 def _rollback(now: TableNow) -> Rollback:
@@ -150,7 +157,7 @@ def plan_roll_back(now: TableNow, requested_time: str) -> ServicePlan:
     if instant.is_completed:
         partitions = written_partitions(now.contents.commit_metadata(instant))
     return ServicePlan(
-        service=Service.ROLLBACK,
+        service=Undoing.ROLLBACK,
         reason=f"{instant.planned_as} {requested_time} is {instant.state}",
         files_deleted=tuple(files_of_instants(now, {requested_time}, partitions)),
     )
@@ -179,7 +186,7 @@ def written_partitions(metadata: CommitMetadata) -> Sequence[str]:
 def _roll_back_pending(now: TableNow, instant: Instant) -> RolledBack:
     _rollback(now).run(instant)
     deleted = _deleted_since(now, TableNow.load(now.env, now.keeper, now.concurrency))
-    return RolledBack(instant=instant.requested_time, files_deleted=deleted)
+    return RolledBack(requested_time=instant.requested_time, files_deleted=deleted)
 
 
 def _deleted_since(before: TableNow, after: TableNow) -> int:

@@ -27,9 +27,14 @@ from tidelake.view import AsOf
 class Savepoint:
     """A savepoint, under the requested time of the commit that it keeps."""
 
-    instant: str
+    requested_time: str
     completion_time: str
     files: int
+
+    @property
+    def instant(self) -> str:
+        """Return `requested_time`, which is how other calls take the savepoint."""
+        return self.requested_time
 
 
 def savepoint(
@@ -69,7 +74,7 @@ def savepoint(
         done = now.times.next()
         path = publisher.completed_path(time, Action.SAVEPOINT, done)
         complete(env.storage, shared, path, plans.encode(metadata), f"the savepoint of {time}")
-    return Savepoint(instant=time, completion_time=done, files=sum(map(len, kept.values())))
+    return Savepoint(requested_time=time, completion_time=done, files=sum(map(len, kept.values())))
 
 
 def _kept_files(now: TableNow, instant: Instant) -> dict[str, list[str]]:

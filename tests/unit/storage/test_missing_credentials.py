@@ -5,6 +5,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
 import pytest
+from typing_extensions import override
 
 from tidelake.errors import StorageError
 from tidelake.storage import open_storage
@@ -17,6 +18,7 @@ class Refuses(BaseHTTPRequestHandler):
 
     do_GET = do_PUT  # noqa: N815 - as http.server calls it
 
+    @override
     def log_message(self, format: str, *args: object) -> None:
         del format, args
 
