@@ -58,6 +58,7 @@ from tidelake.config import ConcurrencyMode, TableConfig
 from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
+    ConfigError,
     InstantLostError,
     LockTimeoutError,
     Malformed,
@@ -89,6 +90,7 @@ from tidelake.txn.early import Lookout
 from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats, never_gives_way
 from tidelake.txn.keeper import MetadataKeeper, changes_of
 from tidelake.txn.late import start_requested
+from tidelake.txn.locks.process import ThisProcess
 from tidelake.txn.markers import delete_markers, delete_strays
 from tidelake.txn.passed_over import PassedOver
 from tidelake.txn.rollback import Rollback
@@ -142,6 +144,7 @@ class Transaction:
         self.owner = owner
         """Who carries out a plan that others may take over; None for a write of its own."""
         self.outcome = Outcome.NOT_LANDED
+        self._process = ThisProcess()
         self._env = env
         self._storage = env.storage
         self._times = times
@@ -224,6 +227,7 @@ class Transaction:
 
     def start(self, profile: Mapping[str, Sequence[WriteStat]] | None = None) -> None:
         """Let tasks write; `profile` says by partition what they will, as far as that is known."""
+        self._refuse_child()
         content = b""
         self._named = frozenset(
             Slot(partition, self._concurrency.slot_name(stat.file_id))
@@ -304,6 +308,7 @@ class Transaction:
         tell whether it landed, and otherwise what the storage raised, in which case nothing became
         visible.
         """
+        self._refuse_child()
         moves_keys = self.operation not in _REWRITING
         changes = changes_of(
             stats, replaced, moves_keys=moves_keys, forgets_replaced=forgets_replaced
@@ -347,7 +352,9 @@ class Transaction:
         return commit_of(instant, metadata, attempts)
 
     def abort(self) -> None:
-        """Roll the write back, unless it has landed or might have."""
+        """Roll the write back, unless it has landed or might have, or is of the parent process."""
+        if self._process.is_inherited:
+            return
         self._lookout.end()
         if self.outcome is not Outcome.NOT_LANDED:
             # A file that is on its way may still arrive: the heartbeat expires by itself.
@@ -361,6 +368,16 @@ class Transaction:
             self._roll_back()
         finally:
             self.heartbeat.end()
+
+    def _refuse_child(self) -> None:
+        """Raise `ConfigError` in a forked child: the write is of the process that began it."""
+        if self._process.is_inherited:
+            raise ConfigError(
+                f"process {self._process.pid} began instant {self.instant_time}, and this process "
+                "was forked from it",
+                next_step="commit the write where it began, or begin one of its own here; the "
+                "parent's goes on",
+            )
 
     def _roll_back(self) -> None:
         with self._concurrency.section():
@@ -419,6 +436,8 @@ class Transaction:
 
     def _give_up(self) -> None:
         """Speak no more for a write that was interrupted, in a process that may go on."""
+        if self._process.is_inherited:
+            return
         self._lookout.end()
         self.heartbeat.stop()
         if self.outcome is Outcome.NOT_LANDED:

@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tidelake.config import DynamoDbOptions
 from tidelake.env import Env
 from tidelake.errors import StorageError
-from tidelake.txn.locks.process import is_gone, process_mark, shown_name
+from tidelake.txn.locks.process import ThisProcess, is_gone, process_mark, shown_name
 from tidelake.txn.locks.provider import Holder, log_takeover
 
 _KEY = "key"
@@ -43,6 +43,7 @@ class DynamoDbLock:
         self._item_key = {_KEY: {"S": key}}
         self._clock = env.clock
         self._ids = env.ids
+        self._process = ThisProcess()
         self._owner = f"{process_mark()}:{env.ids.new()}"
         self._client = boto3.client(
             "dynamodb", region_name=options.region, endpoint_url=options.endpoint
@@ -59,6 +60,7 @@ class DynamoDbLock:
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free or its holder was silent for too long."""
+        self._forget_parent()
         found = self._read()
         if found is None:
             return self._put("attribute_not_exists(#key)", {"#key": _KEY}, {})
@@ -77,6 +79,7 @@ class DynamoDbLock:
 
     def still_held(self, margin_ms: int) -> bool:
         """Return whether the lock is ours for `margin_ms` more; extend it when it runs short."""
+        self._forget_parent()
         if self._version is None:
             return False
         left_ms = self._renewed_ms + self._lease_ms - self._clock.now_ms()
@@ -90,6 +93,7 @@ class DynamoDbLock:
 
     def release(self) -> None:
         """Delete the item, unless somebody else has it by now."""
+        self._forget_parent()
         version, self._version = self._version, None
         if version is None:
             return
@@ -122,6 +126,13 @@ class DynamoDbLock:
         with self._told():
             self._client.delete_item(TableName=self._table, Key=self._item_key)
         return held
+
+    def _forget_parent(self) -> None:
+        """Hold nothing, under a name of its own, in a child that was forked from the holder."""
+        if self._process.is_inherited:
+            self._process = ThisProcess()
+            self._owner = f"{process_mark()}:{self._ids.new()}"
+            self._version, self._seen = None, None
 
     def _is_left(self, owner: str) -> bool:
         """Return whether nobody can hold the lock who took it under this name."""

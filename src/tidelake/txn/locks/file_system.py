@@ -18,7 +18,7 @@ from tidelake.env import CLOCK_PROBE, Env, stamped_now_ms
 from tidelake.errors import Malformed, MissingFileError, StorageError
 from tidelake.formats import jackson
 from tidelake.storage import LocalStorage, Tagged
-from tidelake.txn.locks.process import is_gone, process_mark, shown_name
+from tidelake.txn.locks.process import ThisProcess, is_gone, process_mark, shown_name
 from tidelake.txn.locks.provider import Holder, log_takeover
 from tidelake.txn.time import LAST_MS
 
@@ -40,6 +40,8 @@ class FileSystemLock:
         self._storage = LocalStorage(folder)
         self._clock = env.clock
         self._expire_ms = expire_ms
+        self._ids = env.ids
+        self._process = ThisProcess()
         self._owner = f"{process_mark()}:{env.ids.new()}"
         self._since_ms = 0
         self._renewed_ms = 0
@@ -52,6 +54,7 @@ class FileSystemLock:
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free or has expired."""
+        self._forget_parent()
         self._since_ms = self._renewed_ms = self._clock.now_ms()
         with self._told():
             if self._storage.put_if_absent(FILE_NAME, self._content()):
@@ -73,6 +76,7 @@ class FileSystemLock:
 
     def still_held(self, margin_ms: int) -> bool:
         """Return whether the lock is ours for `margin_ms` more; extend it when it runs short."""
+        self._forget_parent()
         if self._tag is None:
             return False
         now_ms = self._clock.now_ms()
@@ -88,6 +92,7 @@ class FileSystemLock:
 
     def release(self) -> None:
         """Delete the file, unless somebody else has it by now."""
+        self._forget_parent()
         if self._tag is not None:
             self._storage.delete_if_tagged(FILE_NAME, self._tag)
             self._tag = None
@@ -111,6 +116,13 @@ class FileSystemLock:
         held = self.holder()
         self._storage.delete(FILE_NAME)
         return held
+
+    def _forget_parent(self) -> None:
+        """Hold nothing, under a name of its own, in a child that was forked from the holder."""
+        if self._process.is_inherited:
+            self._process = ThisProcess()
+            self._owner = f"{process_mark()}:{self._ids.new()}"
+            self._tag = None
 
     def _is_left(self, owner: str) -> bool:
         """Return whether nobody can hold the lock who took it under this name.

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import ClassVar
 
 from tidelake.env import Clock
-from tidelake.txn.locks.process import process_name
+from tidelake.txn.locks.process import ThisProcess, process_name
 from tidelake.txn.locks.provider import Holder
 
 
@@ -16,11 +16,13 @@ class InProcessLock:
 
     _guard: ClassVar[Lock] = Lock()
     _held: ClassVar[dict[str, tuple[InProcessLock, int]]] = {}
+    """By table who holds the lock, and since when; a forked child inherits it, and waits."""
 
     def __init__(self, table: str, clock: Clock) -> None:
         # A table may be reached by more than one path.
         self._table = os.path.realpath(table) if table.startswith("/") else table
         self._clock = clock
+        self._process = ThisProcess()
 
     @property
     def place(self) -> str:
@@ -32,6 +34,7 @@ class InProcessLock:
         with self._guard:
             if self._table in self._held:
                 return False
+            self._process = ThisProcess()
             self._held[self._table] = (self, self._clock.now_ms())
             return True
 
@@ -39,13 +42,13 @@ class InProcessLock:
         """Return whether the lock is ours."""
         with self._guard:
             found = self._held.get(self._table)
-            return found is not None and found[0] is self
+            return found is not None and found[0] is self and not self._process.is_inherited
 
     def release(self) -> None:
         """Give the lock back, unless it was taken away."""
         with self._guard:
             found = self._held.get(self._table)
-            if found is not None and found[0] is self:
+            if found is not None and found[0] is self and not self._process.is_inherited:
                 del self._held[self._table]
 
     def holder(self) -> Holder | None:

@@ -21,6 +21,23 @@ _STATE, _START = 0, 19
 """Places in `/proc/PID/stat`, counted from behind the program's name."""
 
 
+class ThisProcess:
+    """The process that made this object; a forked child, which inherits it, is another one."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+
+    @property
+    def is_inherited(self) -> bool:
+        """Return whether this runs in a child that was forked since."""
+        return os.getpid() != self._pid
+
+    @property
+    def pid(self) -> int:
+        """Return the number of the process that made this object."""
+        return self._pid
+
+
 def process_name() -> str:
     """Return what tells a person which process holds a lock."""
     return f"{socket.gethostname()}:{os.getpid()}"

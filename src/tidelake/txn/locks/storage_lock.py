@@ -18,7 +18,7 @@ from tidelake.errors import CorruptFileError, Malformed, MissingFileError, Stora
 from tidelake.formats import jackson
 from tidelake.model.numbers import whole_number
 from tidelake.storage import Tagged
-from tidelake.txn.locks.process import is_gone, process_mark, shown_name
+from tidelake.txn.locks.process import ThisProcess, is_gone, process_mark, shown_name
 from tidelake.txn.locks.provider import Holder, log_takeover
 from tidelake.txn.time import LAST_MS
 
@@ -75,6 +75,7 @@ class StorageLock:
         self._clock = env.clock
         self._validity_ms = validity_ms
         self._skew_ms = skew_ms
+        self._process = ThisProcess()
         self._owner = f"{process_mark()}:{env.ids.new()}"
         self._since_ms = 0
         self._lease: _Lease | None = None
@@ -87,6 +88,7 @@ class StorageLock:
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free or has expired."""
+        self._forget_parent()
         found = self._read()
         self._since_ms = self._clock.now_ms()
         lease = self._new_lease()
@@ -104,6 +106,7 @@ class StorageLock:
 
     def still_held(self, margin_ms: int) -> bool:
         """Return whether the lock is ours for `margin_ms` more; extend it when it runs short."""
+        self._forget_parent()
         if self._lease is None:
             return False
         left_ms = self._lease.valid_until_ms - self._clock.now_ms()
@@ -117,6 +120,7 @@ class StorageLock:
 
     def release(self) -> None:
         """Mark the lock as free, unless somebody else has it by now."""
+        self._forget_parent()
         if self._lease is not None:
             self._storage.put_if_tagged(LOCK_FILE, self._freed(self._lease), self._tag)
             self._lease = None
@@ -143,6 +147,13 @@ class StorageLock:
             held = Holder(owner="nobody knows who")
         self._storage.delete(LOCK_FILE)
         return held
+
+    def _forget_parent(self) -> None:
+        """Hold nothing, under a name of its own, in a child that was forked from the holder."""
+        if self._process.is_inherited:
+            self._process = ThisProcess()
+            self._owner = f"{process_mark()}:{self._env.ids.new()}"
+            self._lease = None
 
     def _is_due(self, held: _Lease) -> bool:
         """Return whether the holder was silent for so long that it knows its lease is over.

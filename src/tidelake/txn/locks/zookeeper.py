@@ -18,7 +18,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from tidelake.config import ZooKeeperOptions
 from tidelake.env import Env
 from tidelake.errors import ConfigError, StorageError
-from tidelake.txn.locks.process import process_name
+from tidelake.txn.locks.process import ThisProcess, process_name
 from tidelake.txn.locks.provider import Holder
 
 _QUEUED = "-lock-"
@@ -30,6 +30,8 @@ class ZooKeeperLock:
     def __init__(self, env: Env, options: ZooKeeperOptions, key: str) -> None:
         self._options = options
         self._folder = f"/{options.base_path.strip('/')}/{key}"
+        self._ids = env.ids
+        self._process = ThisProcess()
         self._id = env.ids.new()
         self._client: KazooClient | None = None
         self._node: str | None = None
@@ -41,6 +43,7 @@ class ZooKeeperLock:
 
     def try_acquire(self) -> bool:
         """Stand in the queue; take the lock as its first, leave the queue otherwise."""
+        self._forget_parent()
         if self._client is None:
             self._client = self._connected()
         with self._told():
@@ -67,6 +70,7 @@ class ZooKeeperLock:
 
     def still_held(self, margin_ms: int) -> bool:
         """Return whether our node is there, in a session that will last `margin_ms` more."""
+        self._forget_parent()
         if self._client is None or self._node is None or not self._client.connected:
             return False
         if margin_ms >= self._options.session_ms:
@@ -80,6 +84,7 @@ class ZooKeeperLock:
 
     def release(self) -> None:
         """End the session, and with it the hold."""
+        self._forget_parent()
         client, self._client, self._node = self._client, None, None
         if client is not None:
             client.stop()
@@ -98,6 +103,14 @@ class ZooKeeperLock:
                 for name in self._queue(client)[:1]:
                     client.delete(f"{self._folder}/{name}")
             return found
+
+    def _forget_parent(self) -> None:
+        """Hold nothing, under a name of its own, in a child that was forked from the holder."""
+        if self._process.is_inherited:
+            self._process = ThisProcess()
+            self._id = self._ids.new()
+            # The session is the parent's, and to end it here would end it there.
+            self._client, self._node = None, None
 
     def _first(self, client: KazooClient) -> Holder | None:
         for name in self._queue(client):
