@@ -15,7 +15,7 @@ from obstore.store import GCSStore, S3Store, from_url
 from tidelake.config.keys import STORAGE_PREFIXES
 from tidelake.errors import ConfigError
 from tidelake.storage.local import LocalStorage
-from tidelake.storage.objects import ObjectStorage
+from tidelake.storage.objects import CONTROL_CHARACTER, ObjectStorage
 from tidelake.storage.protocol import InProcessSpec, Storage, StorageSpec
 from tidelake.storage.sub import SubStorage
 
@@ -94,6 +94,12 @@ def storage_spec(uri: str, options: Mapping[str, str] | None = None) -> StorageS
     if not found[2] or not bucket or " " in bucket or not bucket.isprintable():
         raise ConfigError(
             f"{uri!r} names no bucket", next_step=f"write {scheme}://BUCKET/PATH/TO/TABLE"
+        )
+    if CONTROL_CHARACTER.search(found[3]):
+        raise ConfigError(
+            f"the address {uri!r} has a control character, such as a tab or a newline, which no "
+            "name of an object may have",
+            next_step=f"write {scheme}://BUCKET/PATH/TO/TABLE",
         )
     return StorageSpec(f"{scheme}://{found[3].rstrip('/')}", tuple(sorted(kept.items())))
 

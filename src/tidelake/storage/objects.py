@@ -6,10 +6,10 @@ import io
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, TypeVar, cast
 
 import obstore
 from obstore.exceptions import (
@@ -24,7 +24,7 @@ from obstore.exceptions import (
 )
 from typing_extensions import Buffer, override
 
-from tidelake.errors import MissingFileError, StorageError
+from tidelake.errors import ConfigError, MissingFileError, StorageError
 from tidelake.storage.protocol import FileInfo, Folder, StorageSpec, Tagged
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ _REFUSALS = (
     UnauthenticatedError,
     UnknownConfigurationKeyError,
 )
+#: What no object may have in its name, as far as the client goes; listings of S3 cannot show it.
+CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
+#: What the client says of a listing that has such a name.
+_ODD_NAME = re.compile('Error parsing Path "(.*?)": Encountered illegal character', re.DOTALL)
 #: What a server says of requests that it did not carry out, but for those to be made again.
 _REFUSED = re.compile(r"status code: 4(?!08|09|25|29)\d\d")
 
@@ -69,9 +73,13 @@ _GIVE_AZURE_CREDENTIALS = (
 class ObjectStorage:
     """Objects of `store`, whose own prefix is the root."""
 
-    def __init__(self, store: ObjectStore, spec: StorageSpec) -> None:
+    def __init__(
+        self, store: ObjectStore, spec: StorageSpec, *, delays_ms: Sequence[int] = _DELAYS_MS
+    ) -> None:
+        """Take the waits between attempts at requests that the client itself makes once."""
         self._store = store
         self._spec = spec
+        self._delays_ms = delays_ms
 
     @property
     def spec(self) -> StorageSpec:
@@ -177,6 +185,7 @@ class ObjectStorage:
 
     def put(self, path: str, data: bytes) -> None:
         """Write the object, replacing what was there."""
+        self._refuse_odd([path])
         with self._guard(path):
             obstore.put(self._store, path, data, use_multipart=False)
 
@@ -201,6 +210,7 @@ class ObjectStorage:
         then told that the condition fails because of its own first attempt. The object tells by a
         mark whose it is.
         """
+        self._refuse_odd([path])
         mark: Attributes = {_MARK: os.urandom(16).hex()}
 
         def put() -> PutResult:
@@ -232,6 +242,8 @@ class ObjectStorage:
             self._delete(paths[0].rpartition("/")[0], list(paths))
 
     def _delete(self, path: str, found: str | Sequence[str]) -> None:
+        self._refuse_odd([found] if isinstance(found, str) else found)
+
         def delete() -> None:
             with self._guard(path):
                 obstore.delete(self._store, found)
@@ -244,7 +256,7 @@ class ObjectStorage:
     def _again(self, act: Callable[[], T]) -> T:
         """Return what a request gives that the client makes once, however the connection ends."""
         until_s = time.monotonic() + _DEADLINE_S
-        for delay_ms in _DELAYS_MS:
+        for delay_ms in self._delays_ms:
             try:
                 return act()
             except StorageError as cause:
@@ -257,8 +269,23 @@ class ObjectStorage:
         """Return None: objects have no path."""
         return None
 
+    def _refuse_odd(self, names: Iterable[str]) -> None:
+        for name in names:
+            if CONTROL_CHARACTER.search(name):
+                raise self._odd_name(name)
+
+    def _odd_name(self, name: str) -> StorageError:
+        return StorageError(
+            self._spec.uri,
+            f"the object {name!r} has a control character, such as a tab or a newline, in "
+            "its name: the client neither writes, lists nor reads it",
+            is_refusal=True,
+            next_step="give it another name, with the tool that wrote it if it is there already",
+        )
+
     @contextmanager
     def _guard(self, path: str) -> Iterator[None]:
+        _ClientThreads.refuse_child()
         try:
             yield
         except FileNotFoundError as cause:
@@ -266,8 +293,13 @@ class ObjectStorage:
         except (AlreadyExistsError, PreconditionError) as cause:
             raise _ExistsError from cause
         except ValueError as cause:
+            if "\0" not in path and CONTROL_CHARACTER.search(path):
+                raise self._odd_name(path) from cause  # it may be there
             raise MissingFileError(path) from cause  # a name that no object can have
         except (BaseError, OSError) as cause:
+            odd = _ODD_NAME.search(str(cause))
+            if odd is not None:
+                raise self._odd_name(odd[1]) from cause
             where = f"{self._spec.uri}/{path}" if path else self._spec.uri
             if _METADATA_SERVICE.search(str(cause)):
                 raise _no_credentials(where, self._spec.uri) from cause
@@ -277,6 +309,25 @@ class ObjectStorage:
             if type(cause).__name__ != "PanicException":
                 raise
             raise StorageError(self._spec.uri, f"the client failed: {cause}") from cause
+
+
+class _ClientThreads:
+    """The threads that make the client's requests: one set a process, which no fork copies."""
+
+    _pid: ClassVar[int | None] = None
+
+    @classmethod
+    def refuse_child(cls) -> None:
+        """Raise `ConfigError` where a request would wait for threads of the parent process."""
+        pid = os.getpid()
+        cls._pid = cls._pid or pid
+        if cls._pid != pid:
+            raise ConfigError(
+                f"process {pid} was forked from {cls._pid}, which had reached an object store: the "
+                "client's threads stayed there",
+                next_step="start processes that reach object stores by the method spawn or "
+                "forkserver of multiprocessing, or fork before the first table is opened",
+            )
 
 
 class _Reader(io.RawIOBase):
