@@ -388,6 +388,18 @@ def test_duplicates_of_an_insert_are_dropped_kept_or_combined(
 
 
 @pytest.mark.slow
+def test_a_bulk_insert_drops_duplicates_as_an_insert_does(
+    spark: SparkSession, trips: Table
+) -> None:
+    new = frame(spark, [("a", "oslo", 9, 9), ("c", "oslo", 3, 3), ("c", "oslo", 2, 2)])
+    with pytest.raises(SchemaError, match=r"'[ac]' is in the table already, or comes twice"):
+        trips.bulk_insert(new, options={"hoodie.datasource.insert.dup.policy": "fail"})
+    trips.bulk_insert(new, options={"hoodie.datasource.insert.dup.policy": "drop"})
+    assert [r[0] for r in rows(trips, "id")] == ["a", "b", "c"]
+    assert rows(trips)[2] == ("c", "oslo", 3, 3)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_a_condition_changes_the_rows_that_meet_it_among_duplicates(
     spark: SparkSession, tmp_path: Path, kind: str

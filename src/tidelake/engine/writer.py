@@ -350,6 +350,7 @@ class Writer:
             choice.operation is WriteOperation.BULK_INSERT
             and not choice.index.is_bucket
             and not self._session.options.combine_before_insert
+            and self._session.options.insert_duplicates is DuplicatePolicy.NONE
         )
 
     def _bulk(self, rows: Incoming, choice: Choice) -> Commit:
