@@ -240,14 +240,17 @@ class OwnTable:
     def publish(self, path: str, content: bytes, times: InstantTimes) -> None:
         """Put a completed file, and take it back when others may have come in before it appeared.
 
-        They may have built the table anew, with an instant of the same time.
+        They may have built the table anew, with an instant of the same time: what lies there then
+        is theirs.
         """
         times.ensure()
         if self.storage.put_if_absent(path, content):
             try:
                 times.ensure()
             except TidelakeError:
-                self.storage.delete(path)
+                with suppress(MissingFileError):
+                    if self.storage.read(path) == content:
+                        self.storage.delete(path)
                 raise
 
     def has(self, instant_time: str) -> bool:

@@ -319,6 +319,33 @@ def test_a_process_that_was_stopped_deletes_nothing_of_what_others_built() -> No
 
 
 @each_kind
+def test_who_was_stopped_behind_a_build_takes_back_none_of_another(
+    table_version: int, table_type: TableType
+) -> None:
+    """Up to version 7 the instants of both builds have the same name."""
+    storage = created(table_version, table_type, FIRST)
+    env = environment(storage)
+    config = load_table_config(storage)
+    timeline = load_timeline(storage, config)
+    storage.delete_folder(METADATA_FOLDER)
+    others: list[InstantTimes] = []
+
+    def fence() -> None:
+        found = OwnTable.load(storage)
+        if found is not None and found.timeline.completed and not others:
+            env.clock.sleep_ms(1)
+            others.append(InstantTimes(env.clock, config, timeline))
+            build(env, config, timeline, *others)
+        if others:
+            raise LockLostError("others have it", next_step="run it again")
+
+    with pytest.raises(LockLostError):
+        build(env, config, timeline, InstantTimes(env.clock, config, timeline, fence=fence))
+    assert others
+    agrees(storage)
+
+
+@each_kind
 def test_who_was_stopped_in_a_delete_hits_no_file_that_took_its_place(
     table_version: int, table_type: TableType
 ) -> None:
