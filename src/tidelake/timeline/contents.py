@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from tidelake.config import TableConfig
@@ -16,6 +17,8 @@ from tidelake.timeline.own_content import refuse_content_of_another
 from tidelake.timeline.timeline import Timeline, pending_file
 
 V = TypeVar("V")
+#: Files up to this size stay decoded: each look at a table meets mostly those of the look before.
+_SMALL_BYTES = 16 * 1024
 
 
 class TimelineContents:
@@ -72,7 +75,7 @@ class TimelineContents:
         def decode(data: bytes) -> plans.RequestedReplaceMetadata:
             if not data and instant.planned_as is not Action.CLUSTERING:
                 return plans.RequestedReplaceMetadata()
-            return plans.decode(plans.RequestedReplaceMetadata, data)
+            return _plan(plans.RequestedReplaceMetadata, data)
 
         return self._read(pending_file(instant, State.REQUESTED), decode)
 
@@ -189,7 +192,7 @@ class TimelineContents:
         return None
 
     def _read_plan(self, kind: type[V], file_name: str) -> V:
-        return self._read(file_name, lambda data: plans.decode(kind, data))
+        return self._read(file_name, lambda data: _plan(kind, data))
 
     def _commit_decoder(self, instant: Instant) -> Callable[[bytes], CommitMetadata]:
         is_pending = not instant.is_completed
@@ -197,7 +200,8 @@ class TimelineContents:
         own_logs = self._config.logs_name_their_write
 
         def decode(data: bytes) -> CommitMetadata:
-            found = commit_metadata.decode(data, is_replace=is_replace, is_pending=is_pending)
+            decode_commit = _small_commit if len(data) <= _SMALL_BYTES else commit_metadata.decode
+            found = decode_commit(data, is_replace=is_replace, is_pending=is_pending)
             refuse_content_of_another(instant, found, logs_name_their_write=own_logs)
             return found
 
@@ -205,7 +209,7 @@ class TimelineContents:
 
     def _read_result(self, kind: type[V], instant: Instant) -> V:
         def decode(data: bytes) -> V:
-            found = plans.decode(kind, data)
+            found = _plan(kind, data)
             refuse_content_of_another(instant, found)
             return found
 
@@ -219,6 +223,24 @@ class TimelineContents:
                 self._kept[file_name] = decode(data)
         found: V = self._kept[file_name]
         return found
+
+
+@lru_cache(maxsize=512)
+def _small_commit(data: bytes, *, is_replace: bool, is_pending: bool) -> CommitMetadata:
+    return commit_metadata.decode(data, is_replace=is_replace, is_pending=is_pending)
+
+
+def _plan(kind: type[V], data: bytes) -> V:
+    if len(data) > _SMALL_BYTES:
+        return plans.decode(kind, data)
+    hashable: Any = kind
+    found: V = _small_plan(hashable, data)
+    return found
+
+
+@lru_cache(maxsize=512)
+def _small_plan(kind: Any, data: bytes) -> Any:
+    return plans.decode(kind, data)
 
 
 def _is_plan(info: plans.InstantInfo) -> bool:

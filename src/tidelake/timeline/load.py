@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import lru_cache
 
 from tidelake.config import TableConfig
 from tidelake.errors import CorruptFileError, Malformed, UnsupportedTableError, reading
@@ -91,6 +92,28 @@ class _Seen:
 
 
 def _collapse(files: Iterable[FileInfo], config: TableConfig) -> Timeline:
+    found = tuple(files)
+    if config.layout_version == LAYOUT_1 and not config.timeline_timezone_utc:
+        return _made(found, config)  # times follow the zone of this process
+    return _made_once(_Files(found, config.layout_version, config.timeline_folder, config))
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The files of a timeline, which are the same ones as long as nothing happens to the table."""
+
+    files: tuple[FileInfo, ...]
+    layout_version: int
+    folder: str
+    config: TableConfig = field(compare=False)
+
+
+@lru_cache(maxsize=16)  # every part of a write looks at the timeline, which hardly ever changed
+def _made_once(seen: _Files) -> Timeline:
+    return _made(seen.files, seen.config)
+
+
+def _made(files: Iterable[FileInfo], config: TableConfig) -> Timeline:
     groups: dict[tuple[str, Action], list[_Seen]] = {}
     file_names = set()
     for file in files:

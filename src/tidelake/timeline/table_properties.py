@@ -222,6 +222,7 @@ def is_cut_short(data: bytes) -> bool:
     return not data.endswith((b"\n", b"\r"))
 
 
+@lru_cache(maxsize=64)
 def _may_lack_its_end(data: bytes) -> bool:
     """Return whether there may be more in a backup; a file may be cut between two lines, too."""
     try:

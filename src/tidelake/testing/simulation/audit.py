@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tidelake.env import Env
 from tidelake.errors import (
@@ -11,17 +11,20 @@ from tidelake.errors import (
     SchemaError,
     TimeTravelError,
 )
+from tidelake.metadata import MetadataTable
 from tidelake.metadata.record_index import open_record_index
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.read.state import TableState
+from tidelake.storage import FileInfo
 from tidelake.testing.simulation.actors.readers import checked, run_toy, time_of
 from tidelake.testing.simulation.actors.sharing import Sharing
 from tidelake.testing.simulation.journal import Journal, completed_writes
 from tidelake.testing.simulation.toy_index import found_in_index
 from tidelake.testing.simulation.toy_rows import SCHEMA, Rows, read_rows
 from tidelake.timeline.table_schema import commit_with_schema
+from tidelake.view import Listing
 from tidelake.write.schema import without_meta_columns
 from tidelake.write.schema_conflict import extends
 
@@ -43,8 +46,8 @@ def violations(
     writes = completed_writes(state)
     first = 0 if times is None else max(0, len(writes) - times)
     wrong += list(_wrong_rows(env, state, journal, writes, first, "without its metadata table"))
-    by_metadata = sharing.state(env, by_metadata=True)
-    if by_metadata.is_listed_by_metadata:
+    by_metadata = _through_metadata(sharing.state(env, by_metadata=True))
+    if by_metadata is not None:
         wrong += list(
             _wrong_rows(env, by_metadata, journal, writes, first, "by its metadata table")
         )
@@ -57,6 +60,36 @@ def violations(
     wrong += _bad_schemas(state, journal)
     wrong += checked(state)
     return wrong
+
+
+class _ReadOnce:
+    """The list of files of a metadata table, of which each partition is read once."""
+
+    def __init__(self, listing: Listing) -> None:
+        self._listing = listing
+        self._files: dict[str, Sequence[FileInfo]] = {}
+
+    def partitions(self) -> Sequence[str]:
+        return self._listing.partitions()
+
+    def files_of(self, partitions: Sequence[str]) -> Mapping[str, Sequence[FileInfo]]:
+        new = [partition for partition in partitions if partition not in self._files]
+        self._files |= self._listing.files_of(new) if new else {}
+        return {partition: self._files[partition] for partition in partitions}
+
+
+def _through_metadata(state: TableState) -> TableState | None:
+    """Return the table as its metadata table lists it, or None where it has none in use."""
+    found = MetadataTable.open(state.storage, state.config, state.timeline)
+    if found is None:
+        return None
+    return TableState(
+        storage=state.storage,
+        config=state.config,
+        timeline=state.timeline,
+        options=state.options,
+        metadata=lambda *_: (_ReadOnce(found), found),
+    )
 
 
 def _wrong_rows(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random  # noqa: TID251 - seeded by the history
 from collections.abc import Callable, Iterator, Mapping
-from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -170,7 +169,7 @@ def play(history: History, choose: Choose | None = None, start: Start | None = N
     if start is None:
         properties = {BUCKET_COUNT_PROPERTY: str(BUCKETS)} if history.buckets else {}
         create_toy(world.outside(), history.table_type, history.table_version, properties)
-    journal = deepcopy(start.journal) if start else Journal()
+    journal = start.journal.copied() if start else Journal()
     is_mor = history.table_type is TableType.MERGE_ON_READ
     for name in history.actors:
         kind = kind_of(name)
@@ -194,7 +193,7 @@ def play(history: History, choose: Choose | None = None, start: Start | None = N
         world.run()
     except Exception as error:  # noqa: BLE001 - whatever an actor did not expect is wrong
         wrong.append(f"{type(error).__name__}: {error}")
-    end = Start(moment=world.moment(), journal=deepcopy(journal))
+    end = Start(moment=world.moment(), journal=journal.copied())
     for look in (_at_once, _once_settled):
         try:
             wrong += [] if wrong else _owed(history, look(world, history, journal))

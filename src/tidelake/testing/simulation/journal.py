@@ -46,6 +46,17 @@ class Journal:
     wrong: list[str] = field(default_factory=list)
     """What somebody saw that nobody should."""
 
+    def copied(self) -> Journal:
+        """Return another journal with the same entries, which never change."""
+        return Journal(
+            written=dict(self.written),
+            landed=list(self.landed),
+            refused=list(self.refused),
+            taken_back=set(self.taken_back),
+            restored_to=set(self.restored_to),
+            wrong=list(self.wrong),
+        )
+
     def rows(self, writes: Iterable[Instant]) -> Rows:
         """Return what completed writes together make of an empty table, in the order given."""
         rows: Rows = {}
