@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from random import Random  # noqa: TID251 - seeded by the caller
 
 from tidelake.testing.simulation.scheduler import Actor, Choose
 
@@ -84,6 +85,36 @@ def explore(
     order = _Order({})
     yield (), play(order)
     yield from _further(play, (), order, most_switches)
+
+
+def explore_some(
+    play: Callable[[Choose], list[str]], *, switches: int, descents: int, chance: Random
+) -> Iterator[tuple[Switches, list[str]]]:
+    """Play histories of up to `switches` switches, each drawn, and return each as `explore` does.
+
+    A descent draws one switch after the other, and plays the history behind each of them.
+    """
+    first = _Order({})
+    yield (), play(first)
+    for _ in range(descents):
+        order = first
+        drawn: Switches = ()
+        for _ in range(switches):
+            following = _drawn(drawn, order, chance)
+            if following is None:
+                break
+            drawn = following
+            order = _Order(dict(drawn))
+            yield drawn, play(order)
+
+
+def _drawn(switches: Switches, before: _Order, chance: Random) -> Switches | None:
+    """Return a history with one more switch behind the last, or None where there is none."""
+    start = switches[-1][0] + 1 if switches else 0
+    found = [
+        (at, name) for at in range(start, len(before.turns)) for name in before.turns[at].others
+    ]
+    return (*switches, chance.choice(found)) if found else None
 
 
 def _further(
