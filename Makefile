@@ -18,7 +18,7 @@ help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## put everything into .venv, and say which Java will be used
-	@$(PY) -m tidelake.spark.java
+	@$(PY) -m tidelake.spark.session.java
 
 demo: $(READY) ## read a table that Apache Hudi wrote, then write one and let hudi-rs read it
 	@$(PY) scripts/demo.py

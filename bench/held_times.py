@@ -11,7 +11,7 @@ class HeldTimes(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.seen: list[int] = []
-        logger = logging.getLogger("tidelake.txn.protocol")
+        logger = logging.getLogger("tidelake.txn.protocol.transaction")
         logger.setLevel(logging.DEBUG)
         logger.addHandler(self)
         logger.propagate = False

@@ -16,7 +16,7 @@ from bench.runs import CORES, Runs, judge, save, setting, show, timed
 from bench.tables import specs
 from tests.interop import apache_hudi
 from tidelake import Table
-from tidelake.config import keys
+from tidelake.config.keys import read_keys as keys
 from tidelake.env import Env
 from tidelake.storage import open_storage
 from tidelake.timeline import update_table_config

@@ -17,8 +17,8 @@ from hudi import HudiTableBuilder
 from tidelake import Table
 from tidelake.cli import main as tidelake
 from tidelake.model import Commit
-from tidelake.spark.java import ensure_java
-from tidelake.spark.local import local_session
+from tidelake.spark.session.java import ensure_java
+from tidelake.spark.session.local_session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

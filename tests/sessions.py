@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from tidelake.spark import local
+from tidelake.spark.session import local_session as local
 
 
 def local_session(

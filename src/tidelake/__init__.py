@@ -36,9 +36,6 @@ from tidelake.errors import (
 )
 
 if TYPE_CHECKING:
-    from tidelake.engine.given_data import Rows
-    from tidelake.engine.merge_clauses import MergeBuilder
-    from tidelake.engine.service_door import ScheduledService
     from tidelake.model import (
         Action,
         BaseFile,
@@ -51,6 +48,7 @@ if TYPE_CHECKING:
         TableType,
     )
     from tidelake.model.printed import FileSliceList, InstantList
+    from tidelake.operations.scheduled_service import ScheduledService
     from tidelake.services import (
         Archived,
         Cleaned,
@@ -62,8 +60,10 @@ if TYPE_CHECKING:
         ServicePlan,
         Undoing,
     )
-    from tidelake.spark.register import register
+    from tidelake.spark.datasource.register import register
+    from tidelake.spark.merge.merge_clauses import MergeBuilder
     from tidelake.spark.sink import Sink, sink
+    from tidelake.spark.write.given_data import Rows
     from tidelake.table import Table
 
 __version__ = "0.1.0"
@@ -81,13 +81,13 @@ _HOMES = {
     "Instant": "tidelake.model",
     "InstantList": "tidelake.model.printed",
     "LogFile": "tidelake.model",
-    "MergeBuilder": "tidelake.engine.merge_clauses",
+    "MergeBuilder": "tidelake.spark.merge.merge_clauses",
     "PlannedFile": "tidelake.services",
     "Restored": "tidelake.services",
     "RolledBack": "tidelake.services",
-    "Rows": "tidelake.engine.given_data",
+    "Rows": "tidelake.spark.write.given_data",
     "Savepoint": "tidelake.services",
-    "ScheduledService": "tidelake.engine.service_door",
+    "ScheduledService": "tidelake.operations.scheduled_service",
     "Service": "tidelake.services",
     "ServicePlan": "tidelake.services",
     "Sink": "tidelake.spark.sink",
@@ -95,7 +95,7 @@ _HOMES = {
     "Table": "tidelake.table",
     "TableType": "tidelake.model",
     "Undoing": "tidelake.services",
-    "register": "tidelake.spark.register",
+    "register": "tidelake.spark.datasource.register",
     "sink": "tidelake.spark.sink",
 }
 

@@ -12,29 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 from typing_extensions import override
 
-from tidelake.config import (
-    ReadOptions,
-    WriteOperation,
-    WriteOptions,
-    write_keys,
-)
-from tidelake.config.write_options import without_write_options
-from tidelake.engine.avro_types import avro_schema
-from tidelake.engine.caretaker import Caretaker, CleanSteps, open_caretaker
-from tidelake.engine.compaction import Compactor
-from tidelake.engine.dataframe import changes_dataframe, to_dataframe
-from tidelake.engine.given_data import Rows, is_dataframe, to_spark
-from tidelake.engine.merge_clauses import MergeBuilder, MergeRequest
-from tidelake.engine.open_table import load_state, load_table, open_state
-from tidelake.engine.service_door import ScheduledService
-from tidelake.engine.session_sql import is_read_alike, spark_reason
-from tidelake.engine.spark_types import spark_schema
-from tidelake.engine.task_runs import OnSpark
-from tidelake.engine.timeline_rows import timeline_rows
-from tidelake.engine.worker_errors import worker_errors
-from tidelake.engine.worker_process import use_own_interpreter
-from tidelake.engine.workers import given_rows, to_ipc
-from tidelake.engine.writer import Writer
+from tidelake.config import ReadOptions, WriteOperation, WriteOptions
+from tidelake.config.keys import write_keys
+from tidelake.config.options.write_options import without_write_options
 from tidelake.env import Env
 from tidelake.errors import (
     ConfigError,
@@ -45,11 +25,15 @@ from tidelake.errors import (
 )
 from tidelake.model import Commit, TableType
 from tidelake.model.printed import FileSliceList, InstantList, html_table
+from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.open_table import load_state, load_table, open_state
+from tidelake.operations.scheduled_service import ScheduledService
+from tidelake.operations.table_services import Caretaker, CleanSteps, open_caretaker
+from tidelake.operations.timeline_rows import timeline_rows
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan, Selection
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.read.state import TableState
 from tidelake.records import arrow_schema
 from tidelake.services import (
     Archived,
@@ -60,11 +44,23 @@ from tidelake.services import (
     Service,
     ServicePlan,
 )
+from tidelake.spark.merge.merge_clauses import MergeBuilder, MergeRequest
+from tidelake.spark.read.dataframe import changes_dataframe, to_dataframe
+from tidelake.spark.session.sql_settings import is_read_alike, spark_reason
+from tidelake.spark.types.from_arrow import spark_schema
+from tidelake.spark.types.to_avro import avro_schema
+from tidelake.spark.workers.task_runs import OnSpark
+from tidelake.spark.workers.worker_errors import worker_errors
+from tidelake.spark.workers.worker_process import use_own_interpreter
+from tidelake.spark.workers.workers import given_rows, to_ipc
+from tidelake.spark.write.given_data import Rows, is_dataframe, to_spark
+from tidelake.spark.write.writer import Writer
+from tidelake.state.table_state import TableState
 from tidelake.storage import open_storage
 from tidelake.timeline import load_table_config, with_history
 from tidelake.txn import create_table
-from tidelake.txn.retry import retry_on_conflict
-from tidelake.write.create import table_spec
+from tidelake.txn.protocol.retry import retry_on_conflict
+from tidelake.write.table_spec import table_spec
 
 __all__ = ["Table", "load_state", "open_caretaker", "open_state"]
 

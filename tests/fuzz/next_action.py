@@ -26,7 +26,7 @@ from tidelake.errors import (
 )
 from tidelake.model import Action, Instant, State
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 from tidelake.storage import MemoryStorage
 from tidelake.testing.simulation import ACTORS, History, Journal, Sharing, Simulation, history_of
 from tidelake.testing.simulation.actors.readers import checked, run_toy
@@ -36,7 +36,7 @@ from tidelake.testing.simulation.history import Start, finish_restore, play
 from tidelake.testing.simulation.journal import completed_writes
 from tidelake.testing.simulation.toy_rows import Rows
 from tidelake.txn import Transaction
-from tidelake.txn.undone import going
+from tidelake.txn.conflicts.undone_writes import going
 
 #: So many cases share one table.
 _PER_TABLE = 10

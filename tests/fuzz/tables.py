@@ -19,7 +19,7 @@ from tidelake.read.check import check_table
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 from tidelake.table import open_state
 
 #: The rows of an answer, sorted, or None for a refusal.

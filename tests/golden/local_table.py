@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.engine.row_json import row_json
 from tidelake.files import decide_slice, read_base, read_changes, read_slice
+from tidelake.files.row_json import row_json
 from tidelake.files.task import ReadSpec, SliceTask
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental

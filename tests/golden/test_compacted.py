@@ -13,10 +13,10 @@ from tests.golden import harness
 from tests.golden.harness import Refusal, Verdict
 from tests.golden.local_table import LocalTable
 from tidelake.config import WriteOptions
-from tidelake.engine.compaction import Compactor
-from tidelake.engine.task_runs import Here
 from tidelake.env import Env
 from tidelake.model import Action
+from tidelake.operations.compaction_run import Compactor
+from tidelake.spark.workers.task_runs import Here
 from tidelake.storage import open_storage
 from tidelake.table import load_state, open_state
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from tests.interop.jars import JarUnavailableError, download
-from tidelake.spark.java import ensure_java
+from tidelake.spark.session.java import ensure_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,13 +16,13 @@ from tests.interop import apache_hudi
 from tests.interop.truth import SCHEMA, Row, Truth
 from tidelake import Table
 from tidelake.config import WriteOperation, WriteOptions
-from tidelake.engine.writer import Writer
 from tidelake.env import Env
 from tidelake.files import read_slice
 from tidelake.model import Action, Commit
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot
+from tidelake.spark.write.writer import Writer
 from tidelake.storage import Storage
 from tidelake.table import open_state
 

@@ -11,10 +11,10 @@ from tests.interop.apache_hudi import VERSION
 from tests.interop.shared_table import MOR, Kind, SharedTable
 from tests.interop.truth import rows
 from tidelake.config import WriteOptions
-from tidelake.engine.compaction import Compactor
-from tidelake.engine.task_runs import Here
 from tidelake.env import Env
 from tidelake.model import State
+from tidelake.operations.compaction_run import Compactor
+from tidelake.spark.workers.task_runs import Here
 from tidelake.storage import open_storage
 from tidelake.table import load_state
 from tidelake.testing import Crash, Fault, FaultyStorage

@@ -19,11 +19,11 @@ from tests.interop.relay_table import TIGHT, UNDOING, WITH_METADATA, RelayTable
 from tests.interop.shared_table import COW, MOR
 from tests.interop.truth import rows
 from tidelake.config import WriteOptions
-from tidelake.engine.caretaker import Caretaker
-from tidelake.engine.compaction import Compactor
-from tidelake.engine.task_runs import Here
 from tidelake.env import Env
 from tidelake.model import Action
+from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.table_services import Caretaker
+from tidelake.spark.workers.task_runs import Here
 from tidelake.storage import LocalStorage, Storage
 from tidelake.table import load_state
 from tidelake.testing import Crash, Fault, FaultyStorage

@@ -27,12 +27,6 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 from tests.sessions import local_session
 from tidelake import Table
 from tidelake.config import WriteOperation, WriteOptions
-from tidelake.engine.avro_types import avro_schema
-from tidelake.engine.compaction import Compactor
-from tidelake.engine.staged_write import bring_in, stage
-from tidelake.engine.staging import StagingArea
-from tidelake.engine.task_runs import Here
-from tidelake.engine.write_session import WriteSession
 from tidelake.env import Env, SystemClock
 from tidelake.errors import (
     CommitOutcomeUnknownError,
@@ -40,16 +34,22 @@ from tidelake.errors import (
 )
 from tidelake.files.write_task import WriteToken
 from tidelake.model import WRITE_ACTIONS, Action, Commit, Instant, TableType
+from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.staged_write import bring_in, stage
+from tidelake.operations.staging import StagingArea
+from tidelake.operations.write_session import WriteSession
+from tidelake.spark.types.to_avro import avro_schema
+from tidelake.spark.workers.task_runs import Here
 from tidelake.storage import open_storage
 from tidelake.table import load_state, open_caretaker
 from tidelake.testing.simulation.actors.sharing import GIVES_WAY
 from tidelake.txn import WRITE_ID, create_table
-from tidelake.txn.retry import retry_on_conflict
-from tidelake.write.create import table_spec
+from tidelake.txn.protocol.retry import retry_on_conflict
 from tidelake.write.operation import planned_partitions
 from tidelake.write.partitions import named_partitions
 from tidelake.write.plan import Workload
-from tidelake.write.schema import without_meta_columns
+from tidelake.write.schema_evolution import without_meta_columns
+from tidelake.write.table_spec import table_spec
 
 #: Ordering value and value of a key; the key is told with its partition.
 Row = tuple[int, int]

@@ -22,21 +22,21 @@ import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.config import WriteOperation, WriteOptions
-from tidelake.engine.avro_types import avro_schema
-from tidelake.engine.compaction import Compactor
-from tidelake.engine.staged_write import bring_in, stage
-from tidelake.engine.staging import StagingArea
-from tidelake.engine.task_runs import Here
-from tidelake.engine.write_session import WriteSession
 from tidelake.env import Env, SystemClock
 from tidelake.errors import TidelakeError, WriteConflictError
 from tidelake.files.write_task import WriteToken
 from tidelake.model import WRITE_ACTIONS, Commit, TableType
+from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.staged_write import bring_in, stage
+from tidelake.operations.staging import StagingArea
+from tidelake.operations.write_session import WriteSession
+from tidelake.spark.types.to_avro import avro_schema
+from tidelake.spark.workers.task_runs import Here
 from tidelake.storage import open_storage
 from tidelake.table import load_state, open_caretaker
 from tidelake.txn import WRITE_ID, create_table
-from tidelake.txn.retry import retry_on_conflict
-from tidelake.write.create import table_spec
+from tidelake.txn.protocol.retry import retry_on_conflict
+from tidelake.write.table_spec import table_spec
 
 #: Ordering value and value of a key.
 Row = tuple[int, int]

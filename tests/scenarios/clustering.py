@@ -22,7 +22,7 @@ from tidelake.formats.plans import (
 from tidelake.model import Action, Commit
 from tidelake.records.schema import FILE_NAME
 from tidelake.timeline import Timeline
-from tidelake.txn.planned import schedule, take_over
+from tidelake.txn.protocol.plans import schedule, take_over
 
 
 class Clustering:

@@ -11,28 +11,28 @@ import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.config import WriteOperation, WriteOptions
-from tidelake.engine.avro_types import avro_schema
-from tidelake.engine.caretaker import Caretaker
-from tidelake.engine.compaction import Compactor
-from tidelake.engine.staged_write import _Staged, stage
-from tidelake.engine.staging import StagingArea
-from tidelake.engine.task_runs import Here
-from tidelake.engine.write_session import WriteSession
-from tidelake.engine.write_tasks import token_of_task
 from tidelake.env import Clock, Env, Ids, RandomIds, SystemClock
 from tidelake.files import read_slice
 from tidelake.model import Commit, TableType
+from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.staged_write import _Staged, stage
+from tidelake.operations.staging import StagingArea
+from tidelake.operations.table_services import Caretaker
+from tidelake.operations.write_session import WriteSession
 from tidelake.read.check import check_table
 from tidelake.read.check_report import CheckReport
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.read.state import TableState
+from tidelake.spark.types.to_avro import avro_schema
+from tidelake.spark.workers.task_runs import Here
+from tidelake.spark.workers.write_tasks import token_of_task
+from tidelake.state.table_state import TableState
 from tidelake.storage import LocalStorage, Storage
 from tidelake.table import load_state, open_state
 from tidelake.txn import create_table
-from tidelake.write.create import table_spec
 from tidelake.write.operation import REPLACING, planned_partitions, planned_stats
+from tidelake.write.table_spec import table_spec
 
 OCC = {
     "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",

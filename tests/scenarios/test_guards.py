@@ -14,9 +14,9 @@ from tidelake.errors import ConfigError, InstantLostError, LockLostError, WriteC
 from tidelake.model import Action, TableType
 from tidelake.read import check
 from tidelake.testing import FaultyStorage
-from tidelake.txn.heartbeat import Beats, Heartbeat
+from tidelake.txn.liveness.heartbeat import Beats, Heartbeat
 from tidelake.txn.locks.process import process_mark
-from tidelake.txn.protocol import Transaction
+from tidelake.txn.protocol.transaction import Transaction
 from tidelake.view.table_view import CommitTimes
 
 ALONE = {
@@ -89,7 +89,7 @@ def test_a_writer_that_is_told_it_is_alone_overwrites_nobody(
 
 
 def no_company(patch: pytest.MonkeyPatch) -> None:
-    for place in ("tidelake.txn.opening", "tidelake.services.rollback"):
+    for place in ("tidelake.txn.protocol.begin", "tidelake.services.rollback"):
         patch.setattr(f"{place}.live_writers", lambda *_, **__: iter(()))
 
 
@@ -124,7 +124,7 @@ def test_d20_a_dead_process_keeps_nobody_waiting(
     lake.write([row("a", 1)])
     name, _, began = process_mark().rpartition("-")
     gone = f"{name}-{int(began) - 1}"  # a process that had our number before us
-    monkeypatch.setattr("tidelake.txn.heartbeat.process_mark", lambda: gone)
+    monkeypatch.setattr("tidelake.txn.liveness.heartbeat.process_mark", lambda: gone)
     dead = lake.writing([row("a", 2)]).begun()
     dead.txn.heartbeat.stop()
     assert lake.caretaker().roll_back_failed() == [], "where others write it is silent first"

@@ -19,9 +19,9 @@ from tidelake.errors import ConfigError, InstantLostError, WriteConflictError
 from tidelake.formats.marker_name import heartbeat_path, seal_path
 from tidelake.model import Action
 from tidelake.testing import Crash, Fault, FaultyStorage, ManualClock
-from tidelake.txn.heartbeat import Heartbeat, live_writers
+from tidelake.txn.liveness.heartbeat import Heartbeat, live_writers
 from tidelake.txn.locks import process
-from tidelake.txn.passed_over import PassedOver
+from tidelake.txn.rollback.passed_over import PassedOver
 
 TIMELINE = ".hoodie/timeline"
 SINGLE = {"hoodie.write.concurrency.mode": "SINGLE_WRITER"}
@@ -129,7 +129,7 @@ ELSEWHERE = "worker-7:77:0badcafe-1"
 def of_process(patch: pytest.MonkeyPatch, lake: Lake, mark: str) -> Writing:
     """Begin a write of another process, which has the table for itself."""
     with patch.context() as other:
-        other.setattr("tidelake.txn.heartbeat.process_mark", lambda: mark)
+        other.setattr("tidelake.txn.liveness.heartbeat.process_mark", lambda: mark)
         return lake.writing([row("a", 2)], SINGLE).begun()
 
 
@@ -183,7 +183,7 @@ def test_a_lone_writer_waits_for_nobody_who_may_be_dead(
 
 
 def only_ours_are_alive(patch: pytest.MonkeyPatch) -> None:
-    for place in ("tidelake.txn.opening", "tidelake.services.rollback"):
+    for place in ("tidelake.txn.protocol.begin", "tidelake.services.rollback"):
         patch.setattr(
             f"{place}.live_writers",
             lambda *given, **named: (w for w in live_writers(*given, **named) if w.said),
@@ -348,7 +348,9 @@ def test_a_crash_of_a_plan_is_told_from_a_live_one(
 
     lake.storage = FaultyStorage(inner, die)
     with monkeypatch.context() as other:
-        other.setattr("tidelake.txn.heartbeat.process_mark", lambda: f"{name}-{int(began) - 1}")
+        other.setattr(
+            "tidelake.txn.liveness.heartbeat.process_mark", lambda: f"{name}-{int(began) - 1}"
+        )
         with pytest.raises(Crash):
             lake.compactor().run(planned)
     lake.storage = inner

@@ -9,10 +9,10 @@ import pytest
 from tests.scenarios.lake import BUCKETS, COW, MOR, Lake, row
 from tests.scenarios.rules import guards
 from tidelake.config import WriteOperation
-from tidelake.engine import write_session
 from tidelake.errors import MissingFileError
 from tidelake.metadata import build
 from tidelake.model import TableType
+from tidelake.operations import write_session
 from tidelake.services import compaction
 from tidelake.view import listing
 

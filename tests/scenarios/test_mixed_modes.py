@@ -27,7 +27,6 @@ from tests.scenarios.lake import (
 )
 from tests.scenarios.rules import guards
 from tidelake.config import WriteOperation
-from tidelake.engine import write_session
 from tidelake.errors import (
     ConfigError,
     InstantLostError,
@@ -38,10 +37,12 @@ from tidelake.errors import (
 )
 from tidelake.formats.file_name import bucket_number
 from tidelake.model import Commit, TableType
+from tidelake.operations import write_session
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.txn import concurrency, protocol
-from tidelake.txn.conflict import Rule
-from tidelake.txn.protocol import Transaction
+from tidelake.txn import concurrency
+from tidelake.txn.conflicts.judge import Rule
+from tidelake.txn.protocol import transaction as protocol
+from tidelake.txn.protocol.transaction import Transaction
 from tidelake.write import index, plan
 from tidelake.write.operation import planned_partitions
 from tidelake.write.plan import Workload

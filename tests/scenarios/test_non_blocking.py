@@ -17,10 +17,6 @@ from tests.scenarios.test_optimistic import carry_out, plan_of
 from tests.scenarios.test_time import files_of_attempt
 from tests.sim.planted import requested_order_merge, running_compaction_cuts
 from tidelake.config import WriteOperation
-from tidelake.engine import compaction as engine_compaction
-from tidelake.engine import write_session
-from tidelake.engine.compaction import Compactor
-from tidelake.engine.write_session import WriteSession
 from tidelake.errors import (
     ConfigError,
     IncrementalRangeError,
@@ -32,14 +28,19 @@ from tidelake.errors import (
 from tidelake.files import log_records
 from tidelake.formats.log_block import valid_blocks
 from tidelake.model import Action, Commit, FileSlice, TableType
+from tidelake.operations import compaction_run as engine_compaction
+from tidelake.operations import write_session
+from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.write_session import WriteSession
 from tidelake.read import incremental, snapshot
 from tidelake.services import clean_plan
 from tidelake.testing import ManualClock
 from tidelake.timeline import Timeline
 from tidelake.timeline.history import LsmHistory
-from tidelake.txn import conflict, protocol
-from tidelake.txn.conflict import Rule
-from tidelake.txn.planned import schedule
+from tidelake.txn.conflicts import judge as conflict
+from tidelake.txn.conflicts.judge import Rule
+from tidelake.txn.protocol import transaction as protocol
+from tidelake.txn.protocol.plans import schedule
 from tidelake.view.table_view import CommitTimes
 from tidelake.write import sharing
 
@@ -326,7 +327,9 @@ def test_C_10_a_scan_goes_on_behind_a_pending_block(tmp_path: Path) -> None:
 
 
 def windows_by_request(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("tidelake.read.state.TableState.by_completion_time", property(lambda _: False))
+    patch.setattr(
+        "tidelake.state.table_state.TableState.by_completion_time", property(lambda _: False)
+    )
     patch.setattr(incremental, "_settled", lambda _state, writes: (writes, False))
 
 
@@ -588,7 +591,7 @@ WRONG = [
 def anything_is_shared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(write_session, "refuse_unshareable", lambda *_: None)
     patch.setattr(write_session, "refuse_blocking", lambda *_: None)
-    patch.setattr("tidelake.config.write_options._failed_writes", lambda *_: None)
+    patch.setattr("tidelake.config.options.write_options._failed_writes", lambda *_: None)
 
 
 @guards(anything_is_shared)

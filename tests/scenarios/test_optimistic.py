@@ -23,7 +23,6 @@ from tests.unit.services.busy_table import Busy
 from tests.unit.txn.toy_table import Toy, new_storage
 from tests.unit.txn.toy_writer import Writer
 from tidelake.config import WriteOperation
-from tidelake.engine import write_session
 from tidelake.env import Env
 from tidelake.errors import (
     InstantLostError,
@@ -33,15 +32,21 @@ from tidelake.errors import (
 from tidelake.formats import plans
 from tidelake.formats.plans import CompactionOperation, CompactionPlan
 from tidelake.model import Action, Commit, Instant, State, TableType
+from tidelake.operations import write_session
 from tidelake.services import compaction
 from tidelake.storage import LocalStorage
 from tidelake.testing import FaultyStorage, ManualClock
 from tidelake.timeline import Timeline, reload_timeline
-from tidelake.txn import candidates, concurrency, conflict, early, protocol, retry
-from tidelake.txn.candidates import Basis, Start
-from tidelake.txn.conflict import Rule, Slot
-from tidelake.txn.planned import find_plan, schedule, take_over
-from tidelake.txn.rollback import Rollback
+from tidelake.txn import concurrency
+from tidelake.txn.conflicts import candidates
+from tidelake.txn.conflicts import early_detection as early
+from tidelake.txn.conflicts import judge as conflict
+from tidelake.txn.conflicts.candidates import Basis, Start
+from tidelake.txn.conflicts.judge import Rule, Slot
+from tidelake.txn.protocol import retry
+from tidelake.txn.protocol import transaction as protocol
+from tidelake.txn.protocol.plans import find_plan, schedule, take_over
+from tidelake.txn.rollback.rollback import Rollback
 
 ALLOW = {"hoodie.clustering.updates.strategy": "allow"}
 STRATEGIES = [{}, {"hoodie.write.lock.conflict.resolution.strategy": "end"}]

@@ -20,20 +20,25 @@ from tests.scenarios.rules import guards
 from tests.scenarios.test_optimistic import plan_of
 from tests.sim.planted import empty_buckets_are_forgotten, no_lock
 from tidelake.config import WriteOperation, WriteOptions
-from tidelake.engine.staged_write import bring_in
-from tidelake.engine.write_session import WriteSession
-from tidelake.engine.write_tasks import token_of_task
 from tidelake.env import Env
 from tidelake.errors import SameWriteError, WriteConflictError
 from tidelake.model import Action, Commit, Instant, TableType
+from tidelake.operations.staged_write import bring_in
+from tidelake.operations.write_session import WriteSession
 from tidelake.services import archive_plan, compaction
 from tidelake.services.archive import archive
-from tidelake.spark import datasource_writer
-from tidelake.spark.datasource_writer import TidelakeWriter
+from tidelake.spark.datasource import writer as datasource_writer
+from tidelake.spark.datasource.writer import TidelakeWriter
+from tidelake.spark.workers.write_tasks import token_of_task
 from tidelake.testing import FaultyStorage, ManualClock
 from tidelake.timeline import Timeline
-from tidelake.txn import candidates, concurrency, conflict, opening, protocol, retry
-from tidelake.txn.candidates import Start
+from tidelake.txn import concurrency
+from tidelake.txn.conflicts import candidates
+from tidelake.txn.conflicts import judge as conflict
+from tidelake.txn.conflicts.candidates import Start
+from tidelake.txn.protocol import begin as opening
+from tidelake.txn.protocol import retry
+from tidelake.txn.protocol import transaction as protocol
 from tidelake.write.plan import Workload
 
 OVERWRITE = WriteOperation.INSERT_OVERWRITE
@@ -346,7 +351,7 @@ def starts_when_it_writes(patch: pytest.MonkeyPatch) -> None:
     def late(*args: Any, **given: Any) -> Any:
         return real(*args, **{**given, "seen": None})
 
-    patch.setattr("tidelake.engine.write_session.begin", late)
+    patch.setattr("tidelake.operations.write_session.begin", late)
 
 
 @guards(starts_when_it_writes)
@@ -422,7 +427,7 @@ def test_B_27_two_schedules_of_a_compaction(tmp_path: Path) -> None:
     thread = threading.Thread(target=second)
     thread.start()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidelake.engine.compaction.plan_compaction", plan)
+        patch.setattr("tidelake.operations.compaction_run.plan_compaction", plan)
         found.append(lake.compactor().schedule())
         thread.join(30)
     assert sorted(time is None for time in found) == [False, True]

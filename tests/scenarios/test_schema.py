@@ -17,15 +17,16 @@ from tests.scenarios.clustering import Clustering
 from tests.scenarios.lake import BUCKETS, COW, MOR, NBCC, OCC, UPSERT, Fields, Lake, row
 from tests.scenarios.rules import guards
 from tidelake.config import TimeBasis, WriteOperation
-from tidelake.engine import compaction, write_schemas
 from tidelake.env import Env
 from tidelake.errors import SchemaConflictError
 from tidelake.model import Action, Commit, TableType
-from tidelake.read.state import TableSchema, TableState
+from tidelake.operations import compaction_run as compaction
+from tidelake.operations import write_schemas
+from tidelake.state.table_state import TableSchema, TableState
 from tidelake.testing import ManualClock
 from tidelake.timeline import table_schema
-from tidelake.txn.planned import find_plan, take_over
-from tidelake.txn.retry import retry_on_conflict
+from tidelake.txn.protocol.plans import find_plan, take_over
+from tidelake.txn.protocol.retry import retry_on_conflict
 from tidelake.view import AsOf
 from tidelake.write import schema_conflict
 from tidelake.write.schema_conflict import SchemasClashError
@@ -533,8 +534,10 @@ def test_F_18_changes_inside_a_column_count(tmp_path: Path, wrap: Any) -> None:
 
 def newest_by_request(patch: pytest.MonkeyPatch) -> None:
     by_request = lambda _config, timeline: timeline.writes()  # noqa: E731
-    patch.setattr("tidelake.txn.protocol.writes_in_order", by_request)
-    patch.setattr("tidelake.read.state.TableState.writes_by_time", lambda s: s.timeline.writes())
+    patch.setattr("tidelake.txn.protocol.transaction.writes_in_order", by_request)
+    patch.setattr(
+        "tidelake.state.table_state.TableState.writes_by_time", lambda s: s.timeline.writes()
+    )
 
 
 @guards(newest_by_request)

@@ -19,7 +19,7 @@ from tests.sim.planted import lost_lock_unnoticed, no_high_water_mark
 from tests.unit.txn.toy_table import SCHEMA, Toy, new_storage
 from tests.unit.txn.toy_writer import LEASE_MS, Writer
 from tidelake.cli.main import main
-from tidelake.config.concurrency_keys import LOCK_PROVIDER
+from tidelake.config.keys.concurrency_keys import LOCK_PROVIDER
 from tidelake.env import Env
 from tidelake.errors import ClockAheadError, LockLostError, LockTimeoutError
 from tidelake.files.write_task import WriteToken
@@ -27,11 +27,13 @@ from tidelake.model import Action, TableType
 from tidelake.storage import MemoryStorage
 from tidelake.testing import Fault, FaultyStorage, ManualClock, SeededIds
 from tidelake.timeline import Publisher, load_table_config, load_timeline
-from tidelake.txn import opening, protocol, time
 from tidelake.txn.locks import FileSystemLock, StorageLock, TableLock, file_system
 from tidelake.txn.locks.process import process_mark
 from tidelake.txn.locks.storage_lock import LOCK_FILE
-from tidelake.txn.time import InstantTimes
+from tidelake.txn.protocol import begin as opening
+from tidelake.txn.protocol import instant_times as time
+from tidelake.txn.protocol import transaction as protocol
+from tidelake.txn.protocol.instant_times import InstantTimes
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import random  # noqa: TID251 - seeded
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelake.engine.merge_plan import TableShape, condition_of_target, plan_on
 from tidelake.read.predicate import ColumnStats, ColumnType, may_match, parse_where
+from tidelake.spark.merge.merge_plan import TableShape, condition_of_target, plan_on
 
 Row = Mapping[str, object]
 

@@ -19,7 +19,7 @@ from tidelake.records import path_values
 from tidelake.storage import FileInfo, Folder, MemoryStorage
 from tidelake.view import StorageListing
 from tidelake.write.arrow_keys import partition_paths
-from tidelake.write.keys import key_spec
+from tidelake.write.key_spec import key_spec
 
 _PIECES = [
     "a", "b", "B", "0", "x" * 200, "é" * 130, "/", "//", ".", "..", "./", "/.", ".hoodie", "_",

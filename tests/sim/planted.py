@@ -14,24 +14,31 @@ from typing import Any
 import pytest
 
 from tidelake.config import ConcurrencyMode, TimeBasis
-from tidelake.engine import caretaker, compaction, write_schemas
 from tidelake.env import Env
 from tidelake.errors import PlanRunningError
 from tidelake.metadata.keeper import MetadataTableKeeper
 from tidelake.model import Instant, State, TableType
+from tidelake.operations import compaction_run as compaction
+from tidelake.operations import table_services as caretaker
+from tidelake.operations import write_schemas
 from tidelake.services import clean_plan
 from tidelake.services.table_now import TableNow
 from tidelake.testing.simulation import Faults, History, play
 from tidelake.timeline import Timeline, TimelineContents, load_timeline
-from tidelake.txn import candidates, concurrency, conflict, failed_writes, late, planned, time
-from tidelake.txn.candidates import Start
+from tidelake.txn import concurrency, failed_writes
 from tidelake.txn.concurrency import Concurrency, Reviewer
-from tidelake.txn.conflict import Footprint, Kind, Rule
-from tidelake.txn.heartbeat import Heartbeat, is_alive, last_beats
+from tidelake.txn.conflicts import candidates
+from tidelake.txn.conflicts import judge as conflict
+from tidelake.txn.conflicts.candidates import Start
+from tidelake.txn.conflicts.judge import Footprint, Kind, Rule
+from tidelake.txn.liveness.heartbeat import Heartbeat, is_alive, last_beats
 from tidelake.txn.locks import TableLock
-from tidelake.txn.passed_over import PassedOver
-from tidelake.txn.protocol import Transaction
-from tidelake.txn.rollback import Rollback
+from tidelake.txn.protocol import fenced_publish as late
+from tidelake.txn.protocol import instant_times as time
+from tidelake.txn.protocol import plans as planned
+from tidelake.txn.protocol.transaction import Transaction
+from tidelake.txn.rollback.passed_over import PassedOver
+from tidelake.txn.rollback.rollback import Rollback
 from tidelake.view import slicing, table_view
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -142,7 +149,7 @@ def missing_pending_candidates(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Start, "of", staticmethod(forgetful))
     # Nor is there the second guard, for writers without the lock.
-    patch.setattr("tidelake.txn.protocol.came_late", lambda *_, **__: [])
+    patch.setattr("tidelake.txn.protocol.transaction.came_late", lambda *_, **__: [])
 
 
 def plan_before_time(patch: pytest.MonkeyPatch) -> None:
@@ -195,7 +202,7 @@ def late_publish(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(TableLock, "held", only_for_commits)
     patch.setattr(Concurrency, "ensure", lambda _: None)
-    patch.setattr("tidelake.txn.protocol.came_late", lambda *_, **__: [])
+    patch.setattr("tidelake.txn.protocol.transaction.came_late", lambda *_, **__: [])
 
 
 def inflight_read_as_empty(patch: pytest.MonkeyPatch) -> None:
@@ -329,8 +336,8 @@ def two_file_groups_for_a_bucket(patch: pytest.MonkeyPatch) -> None:
 
 
 def built_on_what_was_undone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("tidelake.txn.protocol.refuse_undone", lambda *_: None)
-    patch.setattr("tidelake.txn.opening.going", lambda *_: {})
+    patch.setattr("tidelake.txn.protocol.transaction.refuse_undone", lambda *_: None)
+    patch.setattr("tidelake.txn.protocol.begin.going", lambda *_: {})
 
 
 def cleaned_rows_count_as_absent(patch: pytest.MonkeyPatch) -> None:

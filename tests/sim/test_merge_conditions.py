@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.sim.merge_conditions import wrong
-from tidelake.engine.conditions import Qualifiers
+from tidelake.spark.merge.conditions import Qualifiers
 
 RUNS = 2_000
 
@@ -26,7 +26,7 @@ def test_a_merge_prunes_no_row_that_matches() -> None:
 def test_a_seed_finds_a_condition_that_is_split_by_its_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidelake.engine.conditions.table_condition", split_by_words)
+    monkeypatch.setattr("tidelake.spark.merge.conditions.table_condition", split_by_words)
     assert next(found for seed in range(RUNS) if (found := wrong(seed)))
 
 

@@ -23,5 +23,5 @@ def test_many_compactions_are_held_to_that() -> None:
 def test_a_seed_finds_records_that_are_merged_by_what_came_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidelake.records.late.merges_by_column", lambda _spec: False)
+    monkeypatch.setattr("tidelake.records.late_columns.merges_by_column", lambda _spec: False)
     assert next(found for seed in range(RUNS) if (found := wrong(seed)))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = """
-from tidelake.spark.java import ensure_java
+from tidelake.spark.session.java import ensure_java
 print(ensure_java().source)
 from tests.sessions import local_session
 spark = local_session("local[1]")

@@ -19,7 +19,7 @@ from tidelake import (
     UnsupportedTableError,
     WriteConflictError,
 )
-from tidelake.engine.write_session import WriteSession
+from tidelake.operations.write_session import WriteSession
 
 SCHEMA = "id string, p string, ts bigint, v int"
 OCC = {

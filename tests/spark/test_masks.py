@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidelake import Table
-from tidelake.engine import native
+from tidelake.spark.read import native
 
 _PARTITIONS = ("a", "b", "c")
 

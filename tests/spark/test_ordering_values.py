@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from tidelake import Table
-from tidelake.engine.ordering import is_older_than
 from tidelake.model import MergeMode
 from tidelake.records import MergeSpec
 from tidelake.records._polars import polars as pl
 from tidelake.records.merge import _outranks
+from tidelake.spark.write.ordering import is_older_than
 
 VALUES: dict[str, Sequence[Any]] = {
     "bigint": [None, -1, 0, 1, 2**60],

@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 from tests.sim.partition_values import _PIECES
 from tests.unit.write.tables import options, table
 from tidelake import SchemaError, Table
-from tidelake.engine.key_columns import KeyColumns
 from tidelake.formats.partition_path import format_path, unreadable
-from tidelake.write.keys import key_spec
+from tidelake.spark.write.key_columns import KeyColumns
+from tidelake.write.key_spec import key_spec
 
 VALUES = [None, "", "oslo", "a/b", *(a + b for a in ("", "a", "/") for b in _PIECES), "x" * 256]
 

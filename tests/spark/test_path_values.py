@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from tidelake import Table
-from tidelake.engine import path_values
+from tidelake.spark.write import path_values
 
 VALUES: dict[str, tuple[Any, Any]] = {
     "string": ("a b/c", "ä"),

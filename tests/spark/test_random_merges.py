@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidelake import Table
-from tidelake.engine.merge_clauses import MergeBuilder
+from tidelake.spark.merge.merge_clauses import MergeBuilder
 
 SEED = int(os.environ.get("TIDELAKE_SEED", "4"))
 SCHEMA = "id string, city string, ts bigint, fare int, tip int, note string"

@@ -11,11 +11,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from tests.spark.test_write_cost import jobs
 from tidelake import Table
-from tidelake.engine.metadata_groups import compact_on
 from tidelake.env import Env
 from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.table import MetadataTable
 from tidelake.metadata.upkeep import GroupToCompact
+from tidelake.spark.workers.metadata_groups import compact_on
 from tidelake.storage import LocalStorage
 from tidelake.timeline import load_table_config, load_timeline
 from tidelake.txn import InstantTimes

@@ -14,7 +14,7 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
-from tidelake.engine.worker_process import mapped, settle
+from tidelake.spark.workers.worker_process import mapped, settle
 
 #: A module of Spark's that no test and nothing of tidelake imports.
 _UNUSED = "pyspark.sql.avro.functions"

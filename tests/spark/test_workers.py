@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidelake.engine import workers
-from tidelake.engine.spark_types import spark_schema
-from tidelake.engine.worker_process import Batches
+from tidelake.spark.types.from_arrow import spark_schema
+from tidelake.spark.workers import workers
+from tidelake.spark.workers.worker_process import Batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,10 +9,10 @@ from tests.writes.cases import Case
 from tests.writes.model import Do, Step
 from tests.writes.staged_writer import batches, create, struct
 from tidelake.config import WriteOptions
-from tidelake.engine.compaction import Compactor
-from tidelake.engine.task_runs import Here
 from tidelake.env import Env
-from tidelake.spark.datasource_writer import TidelakeWriter
+from tidelake.operations.compaction_run import Compactor
+from tidelake.spark.datasource.writer import TidelakeWriter
+from tidelake.spark.workers.task_runs import Here
 from tidelake.storage import open_storage
 from tidelake.table import load_state
 

@@ -11,17 +11,17 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 from tests.writes.cases import Case
 from tests.writes.model import COLUMNS, Do, Step
 from tidelake.config import WriteOperation, WriteOptions
-from tidelake.engine.avro_types import avro_schema
-from tidelake.engine.staged_write import bring_in, stage
-from tidelake.engine.staging import StagingArea
-from tidelake.engine.write_session import WriteSession
-from tidelake.engine.write_tasks import token_of_task
 from tidelake.env import Env
 from tidelake.model import TableType
+from tidelake.operations.staged_write import bring_in, stage
+from tidelake.operations.staging import StagingArea
+from tidelake.operations.write_session import WriteSession
+from tidelake.spark.types.to_avro import avro_schema
+from tidelake.spark.workers.write_tasks import token_of_task
 from tidelake.storage import Storage, open_storage
 from tidelake.table import load_state
 from tidelake.txn import create_table
-from tidelake.write.create import table_spec
+from tidelake.write.table_spec import table_spec
 
 _STRUCT = T.StructType(
     [

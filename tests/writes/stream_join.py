@@ -17,21 +17,21 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 from typing_extensions import override
 
 from tidelake.config import WriteOperation, WriteOptions
-from tidelake.engine.avro_types import avro_schema
-from tidelake.engine.compaction import Compactor
-from tidelake.engine.staged_write import bring_in, stage
-from tidelake.engine.staging import StagingArea
-from tidelake.engine.task_runs import Here
-from tidelake.engine.write_session import WriteSession
-from tidelake.engine.write_tasks import token_of_task
 from tidelake.env import Env
 from tidelake.files import read_slice
 from tidelake.model import Commit, TableType
+from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.staged_write import bring_in, stage
+from tidelake.operations.staging import StagingArea
+from tidelake.operations.write_session import WriteSession
 from tidelake.read.scan import ScanPlan
+from tidelake.spark.types.to_avro import avro_schema
+from tidelake.spark.workers.task_runs import Here
+from tidelake.spark.workers.write_tasks import token_of_task
 from tidelake.storage import open_storage
 from tidelake.table import load_state
 from tidelake.txn import create_table
-from tidelake.write.create import table_spec
+from tidelake.write.table_spec import table_spec
 
 Row = dict[str, Any]
 #: Nine columns besides the key, three of each stream, the first of which may order its events.

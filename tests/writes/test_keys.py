@@ -13,7 +13,7 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.files import read_slice
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.spark.datasource_writer import TidelakeWriter
+from tidelake.spark.datasource.writer import TidelakeWriter
 from tidelake.table import open_state
 
 STRUCT = T.StructType(

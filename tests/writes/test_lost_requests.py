@@ -20,9 +20,6 @@ from tests.writes.model import Do, Model, Row, Step, Values, values
 from tests.writes.readers import OurReader
 from tests.writes.staged_writer import create, write_through
 from tidelake.config import ReadOptions, WriteOptions
-from tidelake.engine.caretaker import Caretaker
-from tidelake.engine.compaction import Compactor
-from tidelake.engine.task_runs import Here
 from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
@@ -32,8 +29,11 @@ from tidelake.errors import (
 )
 from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.model import Action
+from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.table_services import Caretaker
 from tidelake.read.check import check_table
-from tidelake.read.state import TableState
+from tidelake.spark.workers.task_runs import Here
+from tidelake.state.table_state import TableState
 from tidelake.storage import MemoryStorage, Storage
 from tidelake.table import load_state
 from tidelake.testing import Fault, FaultyStorage

@@ -19,11 +19,11 @@ from tests.writes.model import Do, Row, Step, Values
 from tests.writes.quick_writer import QuickWriter
 from tests.writes.readers import OurReader
 from tidelake.config import WriteOptions
-from tidelake.engine.caretaker import Caretaker
-from tidelake.engine.compaction import Compactor
-from tidelake.engine.task_runs import Here
 from tidelake.env import Env
 from tidelake.metadata import MetadataTable
+from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.table_services import Caretaker
+from tidelake.spark.workers.task_runs import Here
 from tidelake.storage import Storage, open_storage
 from tidelake.table import load_state, open_state
 from tidelake.testing import Crash, Fault, FaultyStorage

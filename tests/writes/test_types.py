@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from tidelake.errors import SchemaError
 from tidelake.files import read_slice
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.spark.datasource_writer import TidelakeWriter
+from tidelake.spark.datasource.writer import TidelakeWriter
 from tidelake.table import open_state
 
 Kinds = dict[str, tuple[T.DataType, Sequence[Any]]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidelake.cli import text
 from tidelake.cli.call import Call
 from tidelake.cli.output import Json
-from tidelake.engine.open_table import open_state
 from tidelake.metadata import MetadataTable, unknown_writes
+from tidelake.operations.open_table import open_state
 from tidelake.read.check import check_table
 from tidelake.read.check_report import CheckReport
 

@@ -6,14 +6,14 @@ from tidelake.cli import services, text
 from tidelake.cli.call import Call
 from tidelake.cli.output import Json
 from tidelake.config import WriteOptions
-from tidelake.engine.compaction import Compactor
-from tidelake.engine.open_table import load_state
-from tidelake.engine.task_runs import Here
 from tidelake.env import Env
 from tidelake.model import Commit
+from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.open_table import load_state
 from tidelake.services import Service, TableNow, plan_service
 from tidelake.services.compaction import refuse_uncompactable
-from tidelake.spark.local import local_session
+from tidelake.spark.session.local_session import local_session
+from tidelake.spark.workers.task_runs import Here
 from tidelake.storage import open_storage
 from tidelake.table import Table
 from tidelake.timeline import load_table_config

@@ -10,8 +10,8 @@ from tidelake.cli import text
 from tidelake.cli.call import Call
 from tidelake.cli.output import Json
 from tidelake.config import TableConfig
-from tidelake.engine.open_table import open_state
 from tidelake.model import WRITE_ACTIONS, FileSlice, Instant, State
+from tidelake.operations.open_table import open_state
 
 
 def as_json(

@@ -9,8 +9,8 @@ from tidelake.cli import text
 from tidelake.cli.call import Call
 from tidelake.cli.output import Json
 from tidelake.config import TableConfig
-from tidelake.engine.open_table import open_state
 from tidelake.model import Action, Instant, State
+from tidelake.operations.open_table import open_state
 from tidelake.timeline import open_history, with_history
 
 STATES = {

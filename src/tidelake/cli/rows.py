@@ -10,10 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from tidelake.cli import text
 from tidelake.cli.call import Call
-from tidelake.engine.open_table import open_state
-from tidelake.engine.worker_errors import worker_errors
 from tidelake.errors import ConfigError
-from tidelake.spark.local import local_session
+from tidelake.operations.open_table import open_state
+from tidelake.spark.session.local_session import local_session
+from tidelake.spark.workers.worker_errors import worker_errors
 from tidelake.table import Table
 
 DEFAULT_LIMIT = 20

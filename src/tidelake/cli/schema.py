@@ -8,7 +8,7 @@ from typing import Any
 from tidelake.cli import text
 from tidelake.cli.call import Call
 from tidelake.config import TableConfig
-from tidelake.engine.open_table import open_state
+from tidelake.operations.open_table import open_state
 from tidelake.records import arrow_schema
 from tidelake.records.spark_json import sql_name, struct_json
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from tidelake.cli import text
 from tidelake.cli.call import Call
 from tidelake.cli.output import Json, Output
-from tidelake.engine.caretaker import Caretaker, open_caretaker
 from tidelake.errors import ConfigError
+from tidelake.operations.table_services import Caretaker, open_caretaker
 from tidelake.services import Archived, Cleaned, Restored, ServicePlan
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from tidelake.cli import text
 from tidelake.cli.call import Call
 from tidelake.cli.output import Json
-from tidelake.engine.open_table import open_state
 from tidelake.errors import ConfigError
 from tidelake.model import FileSlice
 from tidelake.model.printed import FileSliceList
-from tidelake.read.state import TableState
+from tidelake.operations.open_table import open_state
+from tidelake.state.table_state import TableState
 
 
 def as_json(found: FileSlice) -> Json:

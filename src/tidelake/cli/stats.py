@@ -10,8 +10,8 @@ from tidelake.cli import text
 from tidelake.cli.call import Call
 from tidelake.cli.output import Json
 from tidelake.cli.slices import chosen_slices
-from tidelake.engine.open_table import open_state
 from tidelake.model import BaseFile, FileSlice
+from tidelake.operations.open_table import open_state
 from tidelake.read.counted_rows import CountedRows, count_rows
 
 #: Hudi's default of `hoodie.parquet.small.file.limit`: writers add rows to smaller base files.

@@ -1,11 +1,12 @@
-from tidelake.config.compaction_options import CompactionOptions
-from tidelake.config.concurrency_options import (
+from tidelake.config.options.compaction_options import CompactionOptions
+from tidelake.config.options.concurrency_options import (
     ConcurrencyOptions,
     DynamoDbOptions,
     ZooKeeperOptions,
 )
-from tidelake.config.read_options import ReadOptions
-from tidelake.config.service_options import ArchiveOptions, CleanOptions, ServiceOptions
+from tidelake.config.options.read_options import ReadOptions
+from tidelake.config.options.service_options import ArchiveOptions, CleanOptions, ServiceOptions
+from tidelake.config.options.write_options import WriteOptions
 from tidelake.config.table_config import TableConfig
 from tidelake.config.words import (
     BucketEngine,
@@ -32,7 +33,6 @@ from tidelake.config.words import (
     UndoneCommits,
     WriteOperation,
 )
-from tidelake.config.write_options import WriteOptions
 
 __all__ = [
     "ArchiveOptions",

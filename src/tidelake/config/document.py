@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tidelake.config import keys, write_keys
-from tidelake.config.key import Key, Kind, Scope
+from tidelake.config.keys import read_keys as keys
+from tidelake.config.keys import write_keys
+from tidelake.config.keys.key import Key, Kind, Scope
 
 _HEAD = """\
 # Options and table properties

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidelake.config import keys
+from tidelake.config.keys import read_keys as keys
 from tidelake.errors import ConfigError
 from tidelake.model import MergeMode
 

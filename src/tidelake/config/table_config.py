@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from typing_extensions import Self
 
-from tidelake.config import keys
 from tidelake.config.column_groups import ColumnGroup, parse_groups
-from tidelake.config.key import Key
+from tidelake.config.keys import read_keys as keys
+from tidelake.config.keys.key import Key
 from tidelake.config.words import CdcMode, KeyGeneratorType, PartitionFieldType
 from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.model import MergeMode, TableType

@@ -22,7 +22,7 @@ from tidelake.files.write_task import (
     WriteSpec,
     WriteToken,
 )
-from tidelake.records.history import SchemaHistory
+from tidelake.records.schema_versions import SchemaHistory
 
 __all__ = [
     "CHANGE",

@@ -17,7 +17,7 @@ from tidelake.files.read_slice import Matcher, merged_tables, row_keys
 from tidelake.files.task import ReadSpec, SliceTask
 from tidelake.formats.log_block import BlockKind, LogBlock, decode_blocks
 from tidelake.model import MergeMode, Word
-from tidelake.records import late
+from tidelake.records import late_columns as late
 from tidelake.records._polars import polars as pl
 from tidelake.records.merge import Rows, meet, resolve
 from tidelake.records.schema import Source, arrow_schema, conform

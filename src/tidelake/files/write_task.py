@@ -9,9 +9,9 @@ from enum import IntEnum
 from tidelake.config import CdcMode
 from tidelake.formats.bloom_filter import BloomKind
 from tidelake.model import Word
-from tidelake.records.history import SchemaHistory
 from tidelake.records.keys import KeyRule
 from tidelake.records.merge_spec import MergeSpec
+from tidelake.records.schema_versions import SchemaHistory
 from tidelake.storage.protocol import StorageSpec
 
 #: The column of incoming rows that holds a `Change`, as an integer of any width.

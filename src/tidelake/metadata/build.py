@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelake.config import TableConfig, keys
+from tidelake.config import TableConfig
+from tidelake.config.keys import read_keys as keys
 from tidelake.env import Env
 from tidelake.errors import reading
 from tidelake.formats import index_definitions, partition_metadata

@@ -1,4 +1,4 @@
-"""Keeping the metadata table true while the table is written; see `txn.keeper` for when.
+"""Keeping the metadata table true while the table is written; see `txn.metadata_keeper` for when.
 
 What is kept are `files`, column statistics together with partition statistics, and the index of
 record keys. Everything else that the properties name leaves them before the write completes,
@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import Self
 
-from tidelake.config import TableConfig, keys, write_keys
+from tidelake.config import TableConfig
+from tidelake.config.keys import read_keys as keys
+from tidelake.config.keys import write_keys
 from tidelake.env import Env
 from tidelake.errors import CorruptFileError, MissingFileError, UnsupportedTableError, reading
 from tidelake.files.write_task import IndexTarget

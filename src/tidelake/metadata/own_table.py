@@ -38,7 +38,7 @@ from tidelake.timeline import (
     reload_timeline,
 )
 from tidelake.txn import InstantTimes
-from tidelake.txn.late import start_requested
+from tidelake.txn.protocol.fenced_publish import start_requested
 from tidelake.view import StorageListing, TableView
 
 #: The metadata table has one writer, whose retries overwrite their files.

@@ -27,7 +27,7 @@ from tidelake.metadata.statistics import load_definitions
 from tidelake.model import Action, FileGroupId, FileSlice
 from tidelake.storage import Storage, StorageSpec, open_storage
 from tidelake.timeline import Timeline, TimelineContents, reload_timeline
-from tidelake.txn.undone import rollback_target
+from tidelake.txn.conflicts.undone_writes import rollback_target
 
 #: Table version from which tasks can write to the index side by side.
 _FIRST_KEPT = 8

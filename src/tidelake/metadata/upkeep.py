@@ -40,7 +40,7 @@ from tidelake.storage import Storage, StorageSpec, open_storage
 from tidelake.timeline import Timeline, reload_timeline
 from tidelake.timeline.archive import LogArchive, LsmArchive
 from tidelake.txn import InstantTimes
-from tidelake.txn.failed_files import absolute_path
+from tidelake.txn.rollback.failed_files import absolute_path
 
 _COMPACT = "COMPACT"
 _KEEP_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"

@@ -14,8 +14,8 @@ from tidelake.formats.file_name import log_order, parse_base, parse_log
 from tidelake.model import FileGroupId, FileSlice, Instant, LogFile, MergeMode
 from tidelake.read.incremental import Time, window
 from tidelake.read.scan import EVERYTHING, output_columns, read_spec, slice_tasks
-from tidelake.read.state import TableState
 from tidelake.records import MergeSpec
+from tidelake.state.table_state import TableState
 from tidelake.view import AsOf, FileGroup, MissingFiles, is_by, join_onto_base
 
 #: Operations that change rows; services and index builds only move them.

@@ -26,13 +26,13 @@ from tidelake.read.check_places import groups_written, problem_of_log, stranger,
 from tidelake.read.check_report import READABLE_INSTANTS, CheckReport, Violation, noting
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.read.split_buckets import split_buckets
-from tidelake.read.state import TableState
 from tidelake.records.schema import RECORD_KEY
+from tidelake.state.table_state import TableState
 from tidelake.storage import FileInfo
-from tidelake.txn.candidates import of_commit
 from tidelake.txn.concurrency import WRITER
-from tidelake.txn.conflict import Footprint, slot_name
-from tidelake.txn.unlocked import unexplained
+from tidelake.txn.conflicts.candidates import of_commit
+from tidelake.txn.conflicts.judge import Footprint, slot_name
+from tidelake.txn.conflicts.unlocked_writers import unexplained
 from tidelake.view import Listing, StorageListing, TableView
 
 _FIRST_BY_COMPLETION = 8

@@ -12,7 +12,7 @@ from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.lsm_history import HistoryFileName
 from tidelake.model import WRITE_ACTIONS, FileGroupId
 from tidelake.read.check_report import READABLE_INSTANTS, CheckReport, Violation, noting
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 from tidelake.storage import FileInfo
 from tidelake.timeline.archive import current_manifest
 

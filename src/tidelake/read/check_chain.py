@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.file_name import parse_base
 from tidelake.model import WRITE_ACTIONS, Instant
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 from tidelake.view import TableView
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 from tidelake.files import read_slice
 from tidelake.model import FileGroupId, FileSlice
 from tidelake.read.scan import read_spec, slice_tasks
-from tidelake.read.state import TableState
 from tidelake.records._polars import polars as pl
 from tidelake.records.schema import RECORD_KEY, column_names
+from tidelake.state.table_state import TableState
 from tidelake.view import TableView
 
 _FIRST_BY_COMPLETION = 8

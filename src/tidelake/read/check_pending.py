@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidelake.errors import CorruptFileError, MissingFileError
 from tidelake.formats.plans import doomed_files
 from tidelake.model import Action, Instant
-from tidelake.read.state import TableState
-from tidelake.txn.undone import rollback_target
+from tidelake.state.table_state import TableState
+from tidelake.txn.conflicts.undone_writes import rollback_target
 
 
 def being_cleaned(state: TableState) -> frozenset[str]:

@@ -10,8 +10,8 @@ from tidelake.files.own_place import other_write
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.formats.log_block import BlockKind, HeaderKey, LogBlock
 from tidelake.model import BaseFile, FileGroupId, LogFile
-from tidelake.read.state import TableState
 from tidelake.records.schema import FILE_NAME
+from tidelake.state.table_state import TableState
 
 _FIRST_WITH_OWN_LOGS = 8
 _WITH_ROWS = (BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidelake.files import read_footers
 from tidelake.model import FileSlice
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

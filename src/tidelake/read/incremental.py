@@ -19,7 +19,7 @@ from tidelake.read.scan import (
     scan_columns,
     slice_tasks,
 )
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 from tidelake.view import AsOf, refuse_missing_files
 
 Time = str | int | datetime

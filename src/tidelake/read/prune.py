@@ -19,8 +19,8 @@ from tidelake.read.predicate import (
     parse_where,
     partition_stats,
 )
-from tidelake.read.state import TableSchema, TableState
 from tidelake.records import arrow_schema, partition_values
+from tidelake.state.table_state import TableSchema, TableState
 from tidelake.view import AsOf
 
 

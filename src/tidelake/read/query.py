@@ -7,7 +7,7 @@ from tidelake.read.changes import ChangesPlan, plan_changes
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan, Selection
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 
 
 def is_changes_query(state: TableState) -> bool:

@@ -9,8 +9,8 @@ from tidelake.config import TableConfig
 from tidelake.errors import SchemaError, UnsupportedTableError
 from tidelake.files import BlockFilter, ReadSpec, SliceTask
 from tidelake.model import FileSlice
-from tidelake.read.state import TableSchema, TableState
 from tidelake.records import META_COLUMNS, KeyRule, MergeSpec, column_names, partition_values
+from tidelake.state.table_state import TableSchema, TableState
 from tidelake.view import AsOf
 
 

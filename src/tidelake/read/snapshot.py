@@ -15,7 +15,7 @@ from tidelake.read.scan import (
     slice_tasks,
 )
 from tidelake.read.split_buckets import warn_of_split_buckets
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 from tidelake.view import refuse_missing_files
 
 

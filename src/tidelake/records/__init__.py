@@ -1,4 +1,3 @@
-from tidelake.records.history import SchemaHistory
 from tidelake.records.keys import KeyRule, partition_values, path_values
 from tidelake.records.merge_spec import Fill, MergeSpec
 from tidelake.records.schema import (
@@ -8,6 +7,7 @@ from tidelake.records.schema import (
     column_names,
     conform,
 )
+from tidelake.records.schema_versions import SchemaHistory
 
 __all__ = [
     "COMMIT_TIME",

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.model import MergeMode
-from tidelake.records import late
+from tidelake.records import late_columns as late
 from tidelake.records._polars import polars as pl
-from tidelake.records.late import LateColumns
+from tidelake.records.late_columns import LateColumns
 from tidelake.records.merge_spec import Fill, MergeSpec
 from tidelake.records.schema import META_COLUMNS
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tidelake.config import ReadOptions, TableConfig, keys
+from tidelake.config import ReadOptions, TableConfig
 from tidelake.config.column_groups import ColumnGroup
+from tidelake.config.keys import read_keys as keys
 from tidelake.config.merging import COMMIT_TIME_STRATEGY, EVENT_TIME_STRATEGY, PAYLOAD_STRATEGY
 from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.model import MergeMode, Word

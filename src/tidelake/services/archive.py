@@ -23,7 +23,7 @@ from tidelake.services.archive_plan import plan_archive
 from tidelake.services.table_now import TableNow
 from tidelake.timeline.archive import LogArchive, LsmArchive
 from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.undone import savepoint_files
+from tidelake.txn.conflicts.undone_writes import savepoint_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidelake.config import CleanPolicy, ServiceOptions, keys
+from tidelake.config import CleanPolicy, ServiceOptions
+from tidelake.config.keys import read_keys as keys
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.model import WRITE_ACTIONS, Action, Instant, TableType
 from tidelake.services.clean_plan import earliest_to_retain, files_beside_cleans
@@ -18,7 +19,7 @@ from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.table_now import TableNow
 from tidelake.storage.sub import SubStorage
 from tidelake.timeline import load_table_config, load_timeline
-from tidelake.txn.undone import going
+from tidelake.txn.conflicts.undone_writes import going
 
 _METADATA_TABLE = ".hoodie/metadata"
 #: Operations whose commits do not count when the table's schema is looked for.

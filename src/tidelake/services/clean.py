@@ -40,9 +40,9 @@ from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
 from tidelake.txn import FileChanges, MetadataKeeper
 from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.failed_files import absolute_path
-from tidelake.txn.heartbeat import delete_stale_beats
-from tidelake.txn.late import complete, request, start_requested
+from tidelake.txn.liveness.heartbeat import delete_stale_beats
+from tidelake.txn.protocol.fenced_publish import complete, request, start_requested
+from tidelake.txn.rollback.failed_files import absolute_path
 
 _log = logging.getLogger(__name__)
 

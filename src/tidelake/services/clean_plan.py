@@ -23,7 +23,7 @@ from tidelake.model.numbers import whole_number
 from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.table_now import TableNow
 from tidelake.storage import FileInfo
-from tidelake.txn.undone import going, without
+from tidelake.txn.conflicts.undone_writes import going, without
 from tidelake.view import FileGroup, Replacement, TableView
 
 #: Key of a clean's extra metadata: the savepoints that were there.

@@ -47,8 +47,8 @@ from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
 from tidelake.txn import MetadataKeeper
 from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.late import complete, request
-from tidelake.txn.rollback import Rollback, names_a_write
+from tidelake.txn.protocol.fenced_publish import complete, request
+from tidelake.txn.rollback.rollback import Rollback, names_a_write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,9 @@ from tidelake.services.plan import PlannedFile, ServicePlan, Undoing
 from tidelake.services.table_now import TableNow
 from tidelake.txn import MetadataKeeper, failed_writes
 from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.heartbeat import is_alive, last_beats, live_writers, refuse_live
-from tidelake.txn.rollback import Rollback
-from tidelake.txn.undone import without
+from tidelake.txn.conflicts.undone_writes import without
+from tidelake.txn.liveness.heartbeat import is_alive, last_beats, live_writers, refuse_live
+from tidelake.txn.rollback.rollback import Rollback
 
 _log = logging.getLogger(__name__)
 

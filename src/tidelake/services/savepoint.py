@@ -18,8 +18,8 @@ from tidelake.services.clean_plan import files_beside_cleans, last_clean, names_
 from tidelake.services.table_now import TableNow
 from tidelake.timeline import Publisher
 from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.late import complete
-from tidelake.txn.undone import going, savepoint_files
+from tidelake.txn.conflicts.undone_writes import going, savepoint_files
+from tidelake.txn.protocol.fenced_publish import complete
 from tidelake.view import AsOf
 
 

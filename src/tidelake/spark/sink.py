@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelake.config import WriteOperation, WriteOptions, write_keys
-from tidelake.engine.writer import Writer
+from tidelake.config import WriteOperation, WriteOptions
+from tidelake.config.keys import write_keys
 from tidelake.env import Env
 from tidelake.errors import ConfigError, TableExistsError
 from tidelake.formats.commit_metadata import WRITE_ROWS, CommitMetadata
 from tidelake.model.numbers import whole_number
-from tidelake.read.state import TableState
+from tidelake.spark.write.writer import Writer
+from tidelake.state.table_state import TableState
 from tidelake.storage import open_storage
 from tidelake.table import Table, load_state
 from tidelake.txn import WRITE_ID

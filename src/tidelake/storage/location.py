@@ -12,7 +12,7 @@ from urllib.parse import quote
 from obstore.exceptions import BaseError
 from obstore.store import GCSStore, S3Store, from_url
 
-from tidelake.config.keys import STORAGE_PREFIXES
+from tidelake.config.keys.read_keys import STORAGE_PREFIXES
 from tidelake.errors import ConfigError
 from tidelake.storage.local import LocalStorage
 from tidelake.storage.objects import CONTROL_CHARACTER, ObjectStorage

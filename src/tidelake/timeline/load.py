@@ -13,7 +13,7 @@ from tidelake.formats.file_name import is_data_file
 from tidelake.formats.instant_name import LAYOUT_1, LAYOUT_2, InstantName
 from tidelake.model import Action, Instant, State
 from tidelake.storage import FileInfo, Folder, Storage
-from tidelake.timeline.late import late_files
+from tidelake.timeline.late_commits import late_files
 from tidelake.timeline.timeline import Timeline, requested_order
 
 _META_FOLDER = ".hoodie"

@@ -8,7 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from functools import lru_cache
 
-from tidelake.config import TableConfig, keys
+from tidelake.config import TableConfig
+from tidelake.config.keys import read_keys as keys
 from tidelake.env import Env
 from tidelake.errors import (
     ConfigError,

@@ -17,7 +17,7 @@ from tidelake.errors import (
 from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.timeline import History, Timeline, TimelineContents
-from tidelake.txn.candidates import (
+from tidelake.txn.conflicts.candidates import (
     Basis,
     SlotName,
     Start,
@@ -28,7 +28,7 @@ from tidelake.txn.candidates import (
     pending_candidates,
     pending_writes,
 )
-from tidelake.txn.conflict import (
+from tidelake.txn.conflicts.judge import (
     Footprint,
     Kind,
     Rule,
@@ -38,7 +38,7 @@ from tidelake.txn.conflict import (
     overlap,
 )
 from tidelake.txn.locks import TableLock
-from tidelake.txn.time import InstantTimes
+from tidelake.txn.protocol.instant_times import InstantTimes
 
 #: Key of a commit's extra metadata that says which process wrote it.
 WRITER = "tidelake.writer"
@@ -150,7 +150,7 @@ class Reviewer:
     never_looks: Callable[[str], bool] = lambda _: False
     """Whether a pending write will commit whatever others did meanwhile."""
     late: Sequence[Instant] = ()
-    """Writes that did not honour the lock: see `txn.unlocked`."""
+    """Writes that did not honour the lock: see `txn.conflicts.unlocked_writers`."""
 
     def refuse_lost(self, instant_time: str) -> None:
         """Raise `InstantLostError` when somebody has rolled the write back, or begun to."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelake.config import CdcMode, TableConfig, WriteOptions, write_keys
+from tidelake.config import CdcMode, TableConfig, WriteOptions
 from tidelake.config.column_groups import ColumnGroup, parse_groups
-from tidelake.config.key import Key
+from tidelake.config.keys import write_keys
+from tidelake.config.keys.key import Key
 from tidelake.config.table_config import key_generator_of
 from tidelake.errors import ConfigError
 from tidelake.model import MergeMode, TableType

@@ -19,7 +19,7 @@ from tidelake.records.java_hash import buckets
 from tidelake.records.keys import bucket_of, split_record_key
 from tidelake.records.schema import field_column
 from tidelake.records.text import key_text
-from tidelake.write.keys import UNIT_MS, KeySpec, input_unit
+from tidelake.write.key_spec import UNIT_MS, KeySpec, input_unit
 
 _STRPTIME = {
     "yyyy": "%Y",

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from tidelake.config import (
-    BucketEngine,
-    IndexType,
-    TableConfig,
-    WriteOptions,
-    write_keys,
-)
+from tidelake.config import BucketEngine, IndexType, TableConfig, WriteOptions
+from tidelake.config.keys import write_keys
 from tidelake.errors import ConfigError
 from tidelake.formats.file_name import FIXED_ID_MARK, MOST_BUCKETS, bucket_number
 from tidelake.model import TableType

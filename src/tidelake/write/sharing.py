@@ -8,11 +8,11 @@ from tidelake.config import (
     TableConfig,
     WriteOperation,
     WriteOptions,
-    concurrency_keys,
 )
+from tidelake.config.keys import concurrency_keys
 from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.model import TableType
-from tidelake.txn.conflict import slot_name as slot_name
+from tidelake.txn.conflicts.judge import slot_name as slot_name
 from tidelake.write.index import FIRST_NON_BLOCKING, Index, has_fixed_ids
 
 _EXCLUSIVE = frozenset(

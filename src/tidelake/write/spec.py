@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelake.config import ConcurrencyMode, ReadOptions, TableConfig, WriteOptions, write_keys
+from tidelake.config import ConcurrencyMode, ReadOptions, TableConfig, WriteOptions
+from tidelake.config.keys import write_keys
 from tidelake.files.write_task import (
     BloomSettings,
     ColumnSet,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelake.config.write_options import WriteOptions
+from tidelake.config.options.write_options import WriteOptions
 from tidelake.errors import StorageError, redacted
 
 

@@ -27,7 +27,7 @@ from tidelake.services.rollback import roll_back, roll_back_all_failed
 from tidelake.services.savepoint import savepoint
 from tidelake.storage import MemoryStorage, Storage
 from tidelake.table import load_state
-from tidelake.txn.rollback import Rollback
+from tidelake.txn.rollback.rollback import Rollback
 
 
 def checked(storage: Storage) -> CheckReport:
@@ -94,7 +94,7 @@ def test_a_rollback_behind_a_savepoint_is_not_accused(
     assert [i.action for i in Toy(storage).timeline.pending] == [Action.ROLLBACK]
     # Somebody who shares the table does not wait for a rollback that others are at.
     with monkeypatch.context() as patch:
-        patch.setattr("tidelake.txn.opening.roll_back_failed", lambda *_, **__: False)
+        patch.setattr("tidelake.txn.protocol.begin.roll_back_failed", lambda *_, **__: False)
         toy(storage).write(THIRD)
     assert accused(storage) == []
     roll_back_all_failed(env, keeping()(env))

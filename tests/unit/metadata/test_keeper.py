@@ -12,7 +12,8 @@ import pytest
 from tests.unit.metadata.test_table import data_files
 from tests.unit.services.busy_table import crash_everywhere
 from tests.unit.txn.toy_table import KINDS, Rows, Toy, environment, new_storage
-from tidelake.config import CleanOptions, keys
+from tidelake.config import CleanOptions
+from tidelake.config.keys import read_keys as keys
 from tidelake.env import Env
 from tidelake.errors import CorruptFileError, LockLostError, UnsupportedTableError
 from tidelake.formats import index_definitions, plans
@@ -33,7 +34,7 @@ from tidelake.storage import MemoryStorage, Storage
 from tidelake.testing import Crash, Fault, FaultyStorage
 from tidelake.timeline import load_table_config, load_timeline, update_table_config
 from tidelake.txn import FileChanges, InstantTimes, NoMetadataTable
-from tidelake.txn.planned import schedule
+from tidelake.txn.protocol.plans import schedule
 from tidelake.view import StorageListing
 
 FIRST = {"a-0": "a1", "b-0": "b1"}

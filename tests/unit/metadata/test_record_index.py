@@ -13,11 +13,7 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tests.unit.metadata.test_statistics import ASKED, STRUCT, made, metadata, row, write
 from tidelake.config import WriteOptions
-from tidelake.config.keys import METADATA_PARTITIONS
-from tidelake.engine.avro_types import avro_schema
-from tidelake.engine.caretaker import Caretaker
-from tidelake.engine.index_lookup import KNOWN_FILE, KNOWN_KEY, KNOWN_PATH
-from tidelake.engine.record_lookup import found_in
+from tidelake.config.keys.read_keys import METADATA_PARTITIONS
 from tidelake.env import Env
 from tidelake.errors import CorruptFileError, SnapshotLostError
 from tidelake.files import read_slice
@@ -31,9 +27,13 @@ from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.record_index import epoch_ms, is_index_kept, open_record_index
 from tidelake.metadata.upkeep import GroupToCompact, compact
 from tidelake.model import Action, TableType
+from tidelake.operations.table_services import Caretaker
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.spark.datasource_writer import TidelakeWriter
+from tidelake.spark.datasource.writer import TidelakeWriter
+from tidelake.spark.types.to_avro import avro_schema
+from tidelake.spark.write.index_lookup import KNOWN_FILE, KNOWN_KEY, KNOWN_PATH
+from tidelake.spark.write.record_lookup import found_in
 from tidelake.storage import LocalStorage
 from tidelake.table import load_state, open_caretaker, open_state
 from tidelake.testing import Crash, Fault, FaultyStorage

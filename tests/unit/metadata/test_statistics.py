@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tests.golden.local_table import LocalTable
-from tidelake.engine.avro_types import avro_schema
 from tidelake.env import Env
 from tidelake.errors import ConfigError
 from tidelake.files import read_slice
@@ -29,12 +28,13 @@ from tidelake.model import Action, TableType
 from tidelake.read.check import check_table
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.spark.datasource_writer import TidelakeWriter
+from tidelake.spark.datasource.writer import TidelakeWriter
+from tidelake.spark.types.to_avro import avro_schema
 from tidelake.storage import LocalStorage
 from tidelake.table import open_state
 from tidelake.timeline import load_table_config, load_timeline
 from tidelake.txn import FileChanges, TableSpec, create_table
-from tidelake.txn.time import InstantTimes
+from tidelake.txn.protocol.instant_times import InstantTimes
 
 STRUCT = T.StructType(
     [

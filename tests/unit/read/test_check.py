@@ -10,7 +10,7 @@ from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.read import check
 from tidelake.read.check import check_table
 from tidelake.read.check_report import READABLE_INSTANTS, CheckReport
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 from tidelake.storage import open_storage
 
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tidelake.read.scan import Selection, scan_columns
-from tidelake.read.state import TableSchema
 from tidelake.records import META_COLUMNS
+from tidelake.state.table_state import TableSchema
 
 FIELDS = ["id", "City", "fare"]
 SCHEMA = TableSchema(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.partial_model import Event, Rule, State
 from tidelake.model import MergeMode
-from tidelake.records.late import merges_by_column
+from tidelake.records.late_columns import merges_by_column
 from tidelake.records.merge import LogRecords, meet, resolve
 from tidelake.records.merge_spec import Fill, MergeSpec
 

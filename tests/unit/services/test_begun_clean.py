@@ -7,8 +7,8 @@ import pytest
 from tests.unit.services.busy_table import Busy, busy, crash_everywhere
 from tidelake.config import CleanOptions, ReadOptions
 from tidelake.model import Action, State, TableType
-from tidelake.read.state import TableState
 from tidelake.services.clean import run_clean, schedule_clean
+from tidelake.state.table_state import TableState
 from tidelake.storage import MemoryStorage, Storage
 
 

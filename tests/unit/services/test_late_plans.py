@@ -25,8 +25,8 @@ from tidelake.testing import FaultyStorage
 from tidelake.timeline import Publisher
 from tidelake.txn import begin, schedule, take_over
 from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.keeper import NoMetadataTable
-from tidelake.txn.rollback import Rollback
+from tidelake.txn.metadata_keeper import NoMetadataTable
+from tidelake.txn.rollback.rollback import Rollback
 
 MOR = TableType.MERGE_ON_READ
 

@@ -27,17 +27,17 @@ from tidelake.formats.instant_name import InstantName
 from tidelake.formats.plans import RollbackMetadata
 from tidelake.model import Action, Commit, TableType
 from tidelake.read.check import check_table
-from tidelake.read.state import TableState
 from tidelake.services import clean, roll_back, savepoint
 from tidelake.services.rollback import roll_back_all_failed
+from tidelake.state.table_state import TableState
 from tidelake.storage import MemoryStorage
 from tidelake.testing import Crash, Fault, FaultyStorage, ManualClock, SeededIds
 from tidelake.timeline import TimelineContents, load_timeline
 from tidelake.txn import InstantTimes, begin
 from tidelake.txn.concurrency import Concurrency
-from tidelake.txn.keeper import NoMetadataTable
-from tidelake.txn.retry import retry_on_conflict
-from tidelake.txn.rollback import Rollback
+from tidelake.txn.metadata_keeper import NoMetadataTable
+from tidelake.txn.protocol.retry import retry_on_conflict
+from tidelake.txn.rollback.rollback import Rollback
 
 
 @pytest.fixture(params=[(6, "COPY_ON_WRITE"), (9, "COPY_ON_WRITE"), (9, "MERGE_ON_READ")], ids=str)

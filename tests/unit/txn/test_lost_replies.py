@@ -14,7 +14,7 @@ from tidelake.errors import CommitOutcomeUnknownError, StorageError
 from tidelake.formats.marker_name import heartbeat_path
 from tidelake.model import Action, TableType
 from tidelake.read.check import check_table
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 from tidelake.storage import MemoryStorage
 from tidelake.testing import Crash, Fault, FaultyStorage, ManualClock
 

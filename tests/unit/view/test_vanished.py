@@ -14,7 +14,7 @@ from tidelake.services.clean import clean
 from tidelake.services.rollback import roll_back
 from tidelake.services.table_now import TableNow
 from tidelake.timeline import Timeline, load_timeline
-from tidelake.txn.retry import retry_on_conflict
+from tidelake.txn.protocol.retry import retry_on_conflict
 from tidelake.view import TableView
 from tidelake.write.groups import live_groups
 

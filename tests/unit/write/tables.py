@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelake.config import TableConfig, WriteOptions
-from tidelake.txn.create import TableSpec, table_properties
+from tidelake.txn.protocol.create_table import TableSpec, table_properties
 
 AVRO = (
     '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":['

@@ -13,7 +13,7 @@ from tidelake.errors import SchemaError
 from tidelake.records.java_hash import buckets, string_hashes
 from tidelake.records.keys import bucket_of, java_string_hash
 from tidelake.write.arrow_keys import bucket_words, partition_paths, record_keys
-from tidelake.write.keys import KeySpec, key_spec
+from tidelake.write.key_spec import KeySpec, key_spec
 
 ROWS = pa.table(
     {

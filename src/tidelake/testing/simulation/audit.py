@@ -16,7 +16,7 @@ from tidelake.metadata.record_index import open_record_index
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 from tidelake.storage import FileInfo
 from tidelake.testing.simulation.actors.readers import checked, run_toy, time_of
 from tidelake.testing.simulation.actors.sharing import Sharing
@@ -25,8 +25,8 @@ from tidelake.testing.simulation.toy_index import found_in_index
 from tidelake.testing.simulation.toy_rows import SCHEMA, Rows, read_rows
 from tidelake.timeline.table_schema import commit_with_schema
 from tidelake.view import Listing
-from tidelake.write.schema import without_meta_columns
 from tidelake.write.schema_conflict import extends
+from tidelake.write.schema_evolution import without_meta_columns
 
 #: What brings no columns, and says those of the table as it completes.
 _WITHOUT_SCHEMA = frozenset({"COMPACT", "DELETE", "DELETE_PARTITION"})

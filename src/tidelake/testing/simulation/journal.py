@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidelake.model import Commit, Instant
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 from tidelake.testing.simulation.toy_rows import Changes, Row, Rows, changed
 
 _FIRST_BY_COMPLETION = 8

@@ -15,7 +15,7 @@ from tidelake.formats.metadata_encoding import encode_location
 from tidelake.formats.metadata_record import RecordLocation
 from tidelake.metadata.build import IndexFiles
 from tidelake.metadata.record_index import RecordIndex
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 from tidelake.testing.simulation.toy_rows import Changes, new_token, read_rows
 
 
@@ -28,7 +28,7 @@ def found_in_index(index: RecordIndex, keys: Iterable[str]) -> dict[str, RecordL
 
 
 def fill_toy_index(look: Callable[[], TableState], files: IndexFiles) -> Mapping[int, int]:
-    """Write the index of all rows that the table has by now, as `engine.index_fill` does."""
+    """Write the index of all rows that the table has by now, as `spark.write.index_fill` does."""
     places: dict[str, bytes] = {}
     for key, (file_id, _) in read_rows(look()).items():
         partition, _, name = key.partition("/")

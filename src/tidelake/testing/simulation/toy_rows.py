@@ -30,7 +30,7 @@ from tidelake.formats.log_block import (
 from tidelake.formats.marker_name import MarkerKind, marker_path
 from tidelake.model import TableType
 from tidelake.read.scan import block_filter, slice_tasks
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 from tidelake.storage import Storage
 from tidelake.txn import TableSpec, create_table
 from tidelake.write.groups import live_groups

@@ -6,11 +6,11 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidelake.engine.compaction import CompactionWork
 from tidelake.env import Env
 from tidelake.files import SliceTask, WriteToken
 from tidelake.files.write_task import GroupTarget, WriteKind
 from tidelake.formats.commit_metadata import WriteStat
+from tidelake.operations.compaction_run import CompactionWork
 from tidelake.testing.simulation.toy_rows import read_toy_slice, write_toy_file
 
 

@@ -20,7 +20,7 @@ from tidelake.formats import jackson
 from tidelake.storage import LocalStorage, Tagged
 from tidelake.txn.locks.process import ThisProcess, is_gone, process_mark, shown_name
 from tidelake.txn.locks.provider import Holder, log_takeover
-from tidelake.txn.time import LAST_MS
+from tidelake.txn.protocol.instant_times import LAST_MS
 
 FILE_NAME = "lock"
 #: Beside the lock, which by default lies in the table's meta folder.

@@ -20,7 +20,7 @@ from tidelake.model.numbers import whole_number
 from tidelake.storage import Tagged
 from tidelake.txn.locks.process import ThisProcess, is_gone, process_mark, shown_name
 from tidelake.txn.locks.provider import Holder, log_takeover
-from tidelake.txn.time import LAST_MS
+from tidelake.txn.protocol.instant_times import LAST_MS
 
 LOCK_FILE = ".hoodie/.locks/table_lock.json"
 #: A lease that has less than this part of its life left is extended when it is looked at.

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from tidelake.config import ZooKeeperOptions
 from tidelake.env import Env, SystemClock
 from tidelake.errors import LockLostError, LockTimeoutError, StorageError
-from tidelake.spark.java import ensure_java
+from tidelake.spark.session.java import ensure_java
 from tidelake.storage import MemoryStorage
 from tidelake.testing import SeededIds
 from tidelake.txn.locks import LockWait, TableLock

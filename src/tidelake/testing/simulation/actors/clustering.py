@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from tidelake.config import WriteOperation
-from tidelake.engine.write_session import WriteSession
 from tidelake.env import Env
 from tidelake.errors import MissingFileError
 from tidelake.files.write_task import GroupTarget, WriteKind
@@ -20,13 +19,14 @@ from tidelake.formats.plans import (
     SliceInfo,
 )
 from tidelake.model import Action, FileSlice
+from tidelake.operations.write_session import WriteSession
 from tidelake.read.scan import block_filter, slice_tasks
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 from tidelake.testing.simulation.actors.sharing import Repeats
 from tidelake.testing.simulation.toy_rows import Rows, read_toy_slice, toy_struct, write_toy_file
 from tidelake.timeline import Timeline
 from tidelake.txn import schedule, take_over
-from tidelake.txn.candidates import clustered_groups, is_clustering
+from tidelake.txn.conflicts.candidates import clustered_groups, is_clustering
 
 _OPERATION = "CLUSTER"
 _FIRST_NAMED = 8

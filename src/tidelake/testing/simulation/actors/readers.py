@@ -23,7 +23,7 @@ from tidelake.read.check import check_table
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.read.state import TableState
+from tidelake.state.table_state import TableState
 from tidelake.storage import Storage
 from tidelake.testing.simulation.actors.sharing import Repeats
 from tidelake.testing.simulation.journal import completed_writes

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from tidelake.engine.compaction import Compactor
 from tidelake.env import Env
 from tidelake.errors import CommitOutcomeUnknownError, UnsupportedTableError
 from tidelake.model import WRITE_ACTIONS, Action
+from tidelake.operations.compaction_run import Compactor
 from tidelake.testing.simulation.actors.sharing import Repeats
 from tidelake.testing.simulation.toy_runner import ToyRunner
 

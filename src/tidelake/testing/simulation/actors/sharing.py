@@ -11,10 +11,7 @@ from functools import cached_property, partial
 from typing_extensions import override
 
 from tidelake.config import ConcurrencyMode, ConflictStrategy, WriteOptions
-from tidelake.config.concurrency_keys import KEY_CHECK
-from tidelake.engine.caretaker import Caretaker
-from tidelake.engine.compaction import inline_compaction
-from tidelake.engine.write_session import WriteSession
+from tidelake.config.keys.concurrency_keys import KEY_CHECK
 from tidelake.env import Env
 from tidelake.errors import (
     ClockAheadError,
@@ -34,7 +31,10 @@ from tidelake.errors import (
     StorageError,
     WriteConflictError,
 )
-from tidelake.read.state import TableState
+from tidelake.operations.compaction_run import inline_compaction
+from tidelake.operations.table_services import Caretaker
+from tidelake.operations.write_session import WriteSession
+from tidelake.state.table_state import TableState
 from tidelake.table import load_state
 from tidelake.testing.simulation.journal import Journal
 from tidelake.testing.simulation.toy_index import fill_toy_index

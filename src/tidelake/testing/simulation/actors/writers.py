@@ -1,4 +1,4 @@
-"""Who writes rows: the steps of `engine.writer`, with toy rows where that has DataFrames."""
+"""Who writes rows: the steps of `spark.write.writer`, with toy rows where that has DataFrames."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from tidelake.config import ConcurrencyMode, WriteOperation
-from tidelake.engine.write_session import Choice, WriteSession
-from tidelake.engine.write_tasks import planned_target
 from tidelake.env import Env
 from tidelake.errors import (
     CommitOutcomeUnknownError,
@@ -24,9 +22,11 @@ from tidelake.files.write_task import GroupTarget, WriteKind
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.model import Commit
+from tidelake.operations.write_session import Choice, WriteSession
 from tidelake.read.scan import block_filter
-from tidelake.read.state import TableState
 from tidelake.records.keys import bucket_of
+from tidelake.spark.workers.write_tasks import planned_target
+from tidelake.state.table_state import TableState
 from tidelake.testing.simulation.actors.sharing import (
     BUCKETS,
     GIVEN_UP,
@@ -48,7 +48,7 @@ from tidelake.txn import Transaction
 from tidelake.write.operation import planned_stats
 from tidelake.write.partitions import named_partitions
 from tidelake.write.plan import Workload, WritePlan
-from tidelake.write.schema import without_meta_columns
+from tidelake.write.schema_evolution import without_meta_columns
 from tidelake.write.sharing import refuse_exclusive
 
 #: Told of these, a writer knows that its instant does not count.
