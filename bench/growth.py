@@ -36,8 +36,8 @@ from tidelake.formats.file_name import format_base
 from tidelake.formats.lsm_history import HistoryFileName, HistoryInstant, Manifest, ManifestFile
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.model import Action, TableType
+from tidelake.operations.open_table import load_state
 from tidelake.storage import LocalStorage
-from tidelake.table import load_state
 from tidelake.timeline import Publisher, load_table_config, load_timeline
 from tidelake.timeline.archive import LsmArchive, current_manifest
 from tidelake.txn import TableSpec, begin, create_table, find_commit

@@ -13,22 +13,24 @@ from pyspark.sql import types as T  # noqa: N812
 from typing_extensions import override
 
 from tidelake.config import ReadOptions, WriteOperation, WriteOptions
-from tidelake.config.keys import write_keys
 from tidelake.config.options.write_options import without_write_options
 from tidelake.env import Env
 from tidelake.errors import (
     ConfigError,
-    NotATableError,
     SchemaError,
-    TableNotFoundError,
     TidelakeError,
 )
 from tidelake.model import Commit, TableType
 from tidelake.model.printed import FileSliceList, InstantList, html_table
 from tidelake.operations.compaction_run import Compactor
-from tidelake.operations.open_table import load_state, load_table, open_state
+from tidelake.operations.open_table import (
+    create_table_of,
+    load_state,
+    load_table,
+    table_exists,
+)
 from tidelake.operations.scheduled_service import ScheduledService
-from tidelake.operations.table_services import Caretaker, CleanSteps, open_caretaker
+from tidelake.operations.table_services import CleanSteps, TableServices
 from tidelake.operations.timeline_rows import timeline_rows
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
@@ -48,21 +50,16 @@ from tidelake.spark.merge.merge_clauses import MergeBuilder, MergeRequest
 from tidelake.spark.read.dataframe import changes_dataframe, to_dataframe
 from tidelake.spark.session.sql_settings import is_read_alike, spark_reason
 from tidelake.spark.types.from_arrow import spark_schema
-from tidelake.spark.types.to_avro import avro_schema
+from tidelake.spark.types.to_avro import FrameColumns
 from tidelake.spark.workers.task_runs import OnSpark
 from tidelake.spark.workers.worker_errors import worker_errors
 from tidelake.spark.workers.worker_process import use_own_interpreter
 from tidelake.spark.workers.workers import given_rows, to_ipc
 from tidelake.spark.write.given_data import Rows, is_dataframe, to_spark
-from tidelake.spark.write.writer import Writer
+from tidelake.spark.write.writer import Writer, committed
 from tidelake.state.table_state import TableState
 from tidelake.storage import open_storage
 from tidelake.timeline import load_table_config, with_history
-from tidelake.txn import create_table
-from tidelake.txn.protocol.retry import retry_on_conflict
-from tidelake.write.table_spec import table_spec
-
-__all__ = ["Table", "load_state", "open_caretaker", "open_state"]
 
 Time = str | int | datetime
 Options = Mapping[str, str]
@@ -131,20 +128,17 @@ class Table:
         names; otherwise the table is copy-on-write and of version 9, and its name is the last part
         of the path. Raises `TableExistsError` and `NotATableError` when something lies there.
         """
-        written = WriteOptions.from_options(options or {})
-        storage = open_storage(fspath(path), options)
-        called = name or storage.spec.uri.rstrip("/").rpartition("/")[2]
-        spec = table_spec(
-            avro_schema(_struct(spark, schema), called),
-            written,
-            name=called,
+        create_table_of(
+            Env(open_storage(fspath(path), options)),
+            _columns(spark, schema),
+            WriteOptions.from_options(options or {}),
+            name=name,
             key=_names(key),
             partition_by=_names(partition_by),
             ordering=_names(ordering),
             table_type=None if table_type is None else _table_type(table_type),
             table_version=table_version,
         )
-        create_table(Env(storage), spec)
         return cls(spark, path, options)
 
     @staticmethod
@@ -154,11 +148,7 @@ class Table:
         options: Mapping[str, str] | None = None,
     ) -> bool:
         """Return whether a Hudi table lies at `path`."""
-        try:
-            load_table_config(open_storage(fspath(path), options))
-        except (TableNotFoundError, NotATableError):
-            return False
-        return True
+        return table_exists(open_storage(fspath(path), options))
 
     @property
     def name(self) -> str:
@@ -300,18 +290,8 @@ class Table:
         The operation `delete_partition` leaves the rows aside and retires the partitions that
         `hoodie.datasource.write.partitions.to.delete` names.
         """
-        given = WriteOptions.from_options({**self._given, **(options or {})})
-        if given.operation is WriteOperation.DELETE_PARTITION:
-            if not given.partitions_to_delete:
-                raise ConfigError(
-                    "the operation delete_partition takes no rows, and no partition is named",
-                    next_step="call Table.delete_partitions, or name the partitions in "
-                    f"{write_keys.PARTITIONS_TO_DELETE.name}",
-                )
-            return self.delete_partitions(
-                given.partitions_to_delete, options=options, write_id=write_id
-            )
-        return self._write(given.operation, rows, options, write_id)
+        found = self._rows(rows)
+        return self._committed(options, lambda writer, _: writer.write_as_told(found, write_id))
 
     def delete_where(
         self,
@@ -396,14 +376,14 @@ class Table:
 
             table.clean(options={"hoodie.clean.commits.retained": "20"})
         """
-        return ScheduledService("clean", lambda options: CleanSteps(self._caretaker(options)))
+        return ScheduledService("clean", lambda options: CleanSteps(self._table_services(options)))
 
     def archive(self, *, options: Options | None = None) -> Archived | None:
         """Move old instants into the history, by `hoodie.keep.*`; None when nothing is due.
 
         An archival has no plan on the timeline, and so nothing to schedule.
         """
-        return self._caretaker(options).archive()
+        return self._table_services(options).archive()
 
     def rollback(
         self, instant: str, *, force: bool = False, options: Options | None = None
@@ -414,14 +394,14 @@ class Table:
         `HorizonError` when a clean has deleted what the table would have to go back to. A write
         that gives signs of life is rolled back only with `force`; its writer then fails.
         """
-        return self._caretaker(options).roll_back(instant, force=force)
+        return self._table_services(options).roll_back(instant, force=force)
 
     def rollback_failed(self, *, options: Options | None = None) -> list[str]:
         """Roll back every write that did not complete, and return their requested times.
 
         The next write does so by itself, unless `hoodie.clean.failed.writes.policy` says otherwise.
         """
-        return list(self._caretaker(options).roll_back_failed())
+        return list(self._table_services(options).roll_back_failed())
 
     def savepoint(
         self, instant: str | None = None, *, comment: str = "", options: Options | None = None
@@ -434,11 +414,11 @@ class Table:
         Cleans leave its files, and `restore` can bring it back. Raises `ConfigError` for an instant
         that did not complete, and `HorizonError` for one whose files were cleaned.
         """
-        return self._caretaker(options).savepoint(instant, comment)
+        return self._table_services(options).savepoint(instant, comment)
 
     def delete_savepoint(self, instant: str, *, options: Options | None = None) -> None:
         """Give up a savepoint: the next clean deletes what nothing else keeps."""
-        self._caretaker(options).delete_savepoint(instant)
+        self._table_services(options).delete_savepoint(instant)
 
     def restore(self, savepoint: str, *, options: Options | None = None) -> Restored:
         """Make the table what it was at a savepoint, and forget everything since.
@@ -446,7 +426,7 @@ class Table:
         After a crash call it again with the same savepoint. Raises `ConfigError` when there is no
         such savepoint, and `HorizonError` when files of it are gone.
         """
-        return self._caretaker(options).restore(savepoint)
+        return self._table_services(options).restore(savepoint)
 
     def plan(self, service: Service | str, *, options: Options | None = None) -> ServicePlan:
         """Return what a service would do now, without doing it; the value prints well.
@@ -456,7 +436,7 @@ class Table:
         Services are `compact`, `clean` and `archive`; the words of the timeline, such as
         `compaction`, mean the same.
         """
-        return self._caretaker(options).plan(service)
+        return self._table_services(options).plan(service)
 
     @property
     def compact(self) -> ScheduledService[Commit, Commit | None]:
@@ -537,9 +517,9 @@ class Table:
             stored = None
         return to_spark(self._spark, given, stored)
 
-    def _caretaker(self, options: Options | None) -> Caretaker:
+    def _table_services(self, options: Options | None) -> TableServices:
         given = WriteOptions.from_options({**self._given, **(options or {})})
-        return Caretaker(Env(self._storage), self._now(), given)
+        return TableServices(Env(self._storage), self._now(), given)
 
     def _now(self) -> TableState:
         return load_table(self._storage, self._options)
@@ -559,14 +539,8 @@ class Table:
     ) -> Commit:
         """Return what a write commits; one that has to give way starts anew if it is to."""
         given = WriteOptions.from_options({**self._given, **(options or {})})
-        env = Env(self._storage)
-
-        def attempt() -> Commit:
-            state = self._now()
-            return write(Writer(self._spark, env, state, given), state)
-
         with worker_errors():
-            return retry_on_conflict(env, given.concurrency.retries, attempt)
+            return committed(self._spark, Env(self._storage), given, self._now, write)
 
     def _compactor(self, options: Options) -> Compactor:
         given = {**self._given, **options}
@@ -627,14 +601,12 @@ def _unfit(what: str, cause: AnalysisException, columns: Sequence[str]) -> Schem
     )
 
 
-def _struct(spark: SparkSession, schema: T.StructType | str | Rows) -> T.StructType:
+def _columns(spark: SparkSession, schema: T.StructType | str | Rows) -> FrameColumns:
     if isinstance(schema, T.StructType):
-        return schema
+        return FrameColumns(schema)
     if isinstance(schema, str):
-        return spark.createDataFrame([], schema).schema
-    # Whether a column of some rows may be null says nothing about the rows to come.
-    found = to_spark(spark, schema, None).schema
-    return T.StructType([T.StructField(f.name, f.dataType) for f in found.fields])
+        return FrameColumns(spark.createDataFrame([], schema).schema)
+    return FrameColumns.of_any_rows(to_spark(spark, schema, None).schema)
 
 
 def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -214,7 +214,7 @@ def _undone(
         env.clock.sleep_ms(_AN_HOUR_MS)
         try:
             finish_restore(env, before.sharing, journal)
-            before.sharing.caretaker(env).roll_back_failed()
+            before.sharing.table_services(env).roll_back_failed()
             owed = journal.rows(completed_writes(before.sharing.state(env, by_metadata=False)))
         except TidelakeError as error:
             is_of_toys = isinstance(error, CorruptFileError) and error.path.endswith(".parquet")

@@ -55,9 +55,9 @@ def make(name: str, folder: Path) -> tuple[Path, Mapping[str, str]]:
         if own.kind is MOR and ts % 2 == 0:
             lake.compactor().both()
     lake.write([row("a", 9, p="y")], _RETIRING, operation=WriteOperation.INSERT_OVERWRITE)
-    lake.caretaker().savepoint(None, "")
+    lake.table_services().savepoint(None, "")
     lake.write([row("b", 10), row("d", 10)])
-    lake.caretaker().clean()
-    lake.caretaker().archive()
+    lake.table_services().clean()
+    lake.table_services().archive()
     lake.write([row("b", 11)])
     return lake.root, {"hoodie.metadata.enable": options.get("hoodie.metadata.enable", "false")}

@@ -14,13 +14,13 @@ import pyarrow as pa
 from tidelake.errors import TidelakeError
 from tidelake.files import ReadSpec, SliceTask, decide_slice, read_base, read_changes, read_slice
 from tidelake.metadata.table import MetadataTable, unknown_writes
+from tidelake.operations.open_table import open_state
 from tidelake.read.changes import plan_changes
 from tidelake.read.check import check_table
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.state.table_state import TableState
-from tidelake.table import open_state
 
 #: The rows of an answer, sorted, or None for a refusal.
 Rows = list[str] | None

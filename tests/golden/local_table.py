@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 from tidelake.files import decide_slice, read_base, read_changes, read_slice
 from tidelake.files.row_json import row_json
 from tidelake.files.task import ReadSpec, SliceTask
+from tidelake.operations.open_table import open_state
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.records import COMMIT_TIME
-from tidelake.table import open_state
 
 Batches = Iterator[pa.RecordBatch]
 

@@ -16,9 +16,9 @@ from tidelake.config import WriteOptions
 from tidelake.env import Env
 from tidelake.model import Action
 from tidelake.operations.compaction_run import Compactor
-from tidelake.spark.workers.task_runs import Here
+from tidelake.operations.open_table import load_state, open_state
+from tidelake.operations.task_runner import Here
 from tidelake.storage import open_storage
-from tidelake.table import load_state, open_state
 
 MERGED = [n for n in harness.names() if harness.load(n).table_type == "MERGE_ON_READ"]
 #: Tables all of whose logs a pending clustering has spoken for.

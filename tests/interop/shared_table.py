@@ -19,12 +19,12 @@ from tidelake.config import WriteOperation, WriteOptions
 from tidelake.env import Env
 from tidelake.files import read_slice
 from tidelake.model import Action, Commit
+from tidelake.operations.open_table import open_state
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.spark.write.writer import Writer
 from tidelake.storage import Storage
-from tidelake.table import open_state
 
 COW, MOR = "COPY_ON_WRITE", "MERGE_ON_READ"
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)

@@ -22,7 +22,7 @@ from tests.writes.spark_writer import SparkWriter
 from tests.writes.staged_writer import StagedWriter
 from tidelake.config import CdcMode
 from tidelake.model import Action
-from tidelake.table import open_state
+from tidelake.operations.open_table import open_state
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 

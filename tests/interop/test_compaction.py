@@ -14,9 +14,9 @@ from tidelake.config import WriteOptions
 from tidelake.env import Env
 from tidelake.model import State
 from tidelake.operations.compaction_run import Compactor
-from tidelake.spark.workers.task_runs import Here
+from tidelake.operations.open_table import load_state
+from tidelake.operations.task_runner import Here
 from tidelake.storage import open_storage
-from tidelake.table import load_state
 from tidelake.testing import Crash, Fault, FaultyStorage
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]

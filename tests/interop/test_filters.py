@@ -25,10 +25,10 @@ from tests.interop.apache_hudi import VERSION, write_options
 from tests.interop.shared_table import COW, MOR, TALLY
 from tidelake import Table
 from tidelake.files import read_slice
+from tidelake.operations.open_table import open_state
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.storage import LocalStorage
-from tidelake.table import open_state
 from tidelake.timeline import load_table_config
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]

@@ -22,10 +22,10 @@ from tidelake.config import WriteOptions
 from tidelake.env import Env
 from tidelake.model import Action
 from tidelake.operations.compaction_run import Compactor
-from tidelake.operations.table_services import Caretaker
-from tidelake.spark.workers.task_runs import Here
+from tidelake.operations.open_table import load_state
+from tidelake.operations.table_services import TableServices
+from tidelake.operations.task_runner import Here
 from tidelake.storage import LocalStorage, Storage
-from tidelake.table import load_state
 from tidelake.testing import Crash, Fault, FaultyStorage
 
 pytestmark = [
@@ -65,10 +65,10 @@ class Dying(RelayTable):
         other.path, other.truth, other.differences = path, copy.deepcopy(self.truth), []
         return other
 
-    def caretaker(self, storage: Storage) -> Caretaker:
+    def table_services(self, storage: Storage) -> TableServices:
         """Return tidelake's services over a storage that fails."""
         given = WriteOptions.from_options(OPTIONS)
-        return Caretaker(Env(storage), load_state(storage, OPTIONS), given)
+        return TableServices(Env(storage), load_state(storage, OPTIONS), given)
 
     def compactor(self, storage: Storage) -> Compactor:
         """Return tidelake's compaction over a storage that fails."""
@@ -100,10 +100,10 @@ def made(spark: SparkSession, path: Path, version: int, table_type: str, service
 #: What dies.
 SERVICES: Mapping[str, Callable[[Dying, Storage], object]] = {
     "compact": lambda table, storage: table.compactor(storage).both(),
-    "clean": lambda table, storage: table.caretaker(storage).clean(),
-    "archive": lambda table, storage: table.caretaker(storage).archive(),
-    "restore": lambda table, storage: table.caretaker(storage).restore(table.savepoint),
-    "rollback": lambda table, storage: table.caretaker(storage).roll_back(table.last),
+    "clean": lambda table, storage: table.table_services(storage).clean(),
+    "archive": lambda table, storage: table.table_services(storage).archive(),
+    "restore": lambda table, storage: table.table_services(storage).restore(table.savepoint),
+    "rollback": lambda table, storage: table.table_services(storage).roll_back(table.last),
     "write": lambda table, storage: table.we_through(storage, "upsert", NEWS),
 }
 

@@ -35,13 +35,14 @@ from tidelake.errors import (
 from tidelake.files.write_task import WriteToken
 from tidelake.model import WRITE_ACTIONS, Action, Commit, Instant, TableType
 from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.open_table import load_state
 from tidelake.operations.staged_write import bring_in, stage
 from tidelake.operations.staging import StagingArea
+from tidelake.operations.table_services import open_table_services
+from tidelake.operations.task_runner import Here
 from tidelake.operations.write_session import WriteSession
-from tidelake.spark.types.to_avro import avro_schema
-from tidelake.spark.workers.task_runs import Here
+from tidelake.spark.types.to_avro import FrameColumns, avro_schema
 from tidelake.storage import open_storage
-from tidelake.table import load_state, open_caretaker
 from tidelake.testing.simulation.actors.sharing import GIVES_WAY
 from tidelake.txn import WRITE_ID, create_table
 from tidelake.txn.protocol.retry import retry_on_conflict
@@ -170,11 +171,11 @@ class Crowd:
         options = WriteOptions.from_options(self.world.options).concurrency
         _pause(options.expires_after_ms / 1000)
         _finish_restores(self)
-        self.caretaker().roll_back_failed()
+        self.table_services().roll_back_failed()
 
-    def caretaker(self) -> Any:
+    def table_services(self) -> Any:
         """Return the services of the table as it is now."""
-        return open_caretaker(str(self.root), dict(self.world.options))
+        return open_table_services(str(self.root), dict(self.world.options))
 
     def completed(self) -> list[tuple[Instant, str | None]]:
         """Return all writes of the table by completion time, archived ones too, with their ids."""
@@ -300,11 +301,11 @@ class _Staged:
         def attempt() -> Commit:
             options = WriteOptions.from_options(given)
             session = WriteSession(env, load_state(self._storage, given), options)
-            choice = session.choose(operation, STRUCT, write_id)
+            choice = session.choose(operation, FrameColumns(STRUCT), write_id)
             area = StagingArea.of_new_write(env)
-            staged = stage(env, area, iter([batch]), choice)
+            token = WriteToken(task=0, stage=0, attempt=self._birth)
+            staged = stage(env, area, iter([batch]), choice, token)
             try:
-                token = WriteToken(task=0, stage=0, attempt=self._birth)
                 return bring_in(session, choice, staged, token)
             finally:
                 area.delete(self._storage)
@@ -400,7 +401,7 @@ def _finish_restores(crowd: Crowd) -> None:
         if instant.action is Action.RESTORE:
             saved = state.contents.restore_plan(instant).savepoint_to_restore_timestamp
             assert saved is not None
-            crowd.caretaker().restore(saved)
+            crowd.table_services().restore(saved)
 
 
 def _undo(crowd: Crowd, notes: _Notes, chance: random.Random) -> None:
@@ -409,16 +410,16 @@ def _undo(crowd: Crowd, notes: _Notes, chance: random.Random) -> None:
     saved = [i.requested_time for i in state.timeline.completed if i.action is Action.SAVEPOINT]
     draw = chance.random()
     if draw < 0.4 or not saved:
-        crowd.caretaker().savepoint(None, "")
+        crowd.table_services().savepoint(None, "")
     elif draw < 0.6:
-        crowd.caretaker().delete_savepoint(chance.choice(saved))
+        crowd.table_services().delete_savepoint(chance.choice(saved))
     elif draw < 0.8:
         newest = max(state.timeline.writes(), key=lambda i: i.completion_time or "")
         notes.write(rollback=newest.requested_time)
-        crowd.caretaker().roll_back(newest.requested_time)
+        crowd.table_services().roll_back(newest.requested_time)
     else:
         notes.write(restore=max(saved))
-        crowd.caretaker().restore(max(saved))
+        crowd.table_services().restore(max(saved))
 
 
 def _tend(crowd: Crowd, birth: int) -> None:
@@ -430,9 +431,9 @@ def _tend(crowd: Crowd, birth: int) -> None:
         Compactor(
             Env(storage), lambda: load_state(storage, given), options, Here(attempt=birth)
         ).both()
-    crowd.caretaker().roll_back_failed()
-    crowd.caretaker().clean()
-    crowd.caretaker().archive()
+    crowd.table_services().roll_back_failed()
+    crowd.table_services().clean()
+    crowd.table_services().archive()
 
 
 def _live(crowd: Crowd, number: int, birth: int, ends: float) -> None:

@@ -27,13 +27,14 @@ from tidelake.errors import TidelakeError, WriteConflictError
 from tidelake.files.write_task import WriteToken
 from tidelake.model import WRITE_ACTIONS, Commit, TableType
 from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.open_table import load_state
 from tidelake.operations.staged_write import bring_in, stage
 from tidelake.operations.staging import StagingArea
+from tidelake.operations.table_services import open_table_services
+from tidelake.operations.task_runner import Here
 from tidelake.operations.write_session import WriteSession
-from tidelake.spark.types.to_avro import avro_schema
-from tidelake.spark.workers.task_runs import Here
+from tidelake.spark.types.to_avro import FrameColumns, avro_schema
 from tidelake.storage import open_storage
-from tidelake.table import load_state, open_caretaker
 from tidelake.txn import WRITE_ID, create_table
 from tidelake.txn.protocol.retry import retry_on_conflict
 from tidelake.write.table_spec import table_spec
@@ -120,7 +121,7 @@ class Fleet:
         """Take back what the dead left, once they count as dead."""
         options = WriteOptions.from_options(self.options).concurrency
         _pause(options.expires_after_ms / 1000)
-        open_caretaker(str(self.root), dict(self.options)).roll_back_failed()
+        open_table_services(str(self.root), dict(self.options)).roll_back_failed()
 
     def landed(self) -> set[str | None]:
         """Return the names of all writes that the table knows, archived ones too."""
@@ -196,11 +197,12 @@ def _upsert(fleet: Fleet, write_id: str, rows: list[tuple[str, int, int]], birth
     def attempt() -> Commit:
         options = WriteOptions.from_options(fleet.options)
         session = WriteSession(env, load_state(storage, fleet.options), options)
-        choice = session.choose(WriteOperation.UPSERT, STRUCT, write_id)
+        choice = session.choose(WriteOperation.UPSERT, FrameColumns(STRUCT), write_id)
         area = StagingArea.of_new_write(env)
-        staged = stage(env, area, iter([batch]), choice)
+        token = WriteToken(task=0, stage=0, attempt=birth)
+        staged = stage(env, area, iter([batch]), choice, token)
         try:
-            return bring_in(session, choice, staged, WriteToken(task=0, stage=0, attempt=birth))
+            return bring_in(session, choice, staged, token)
         finally:
             area.delete(storage)
 
@@ -217,7 +219,7 @@ def _tend(fleet: Fleet, _: int, birth: int, ends: float) -> None:
         )
         try:
             compactor.both()
-            open_caretaker(str(fleet.root), dict(fleet.options)).roll_back_failed()
+            open_table_services(str(fleet.root), dict(fleet.options)).roll_back_failed()
         except TidelakeError as cause:
             # Plans of the dead can be run once they count as dead; nothing else may go wrong.
             if "being carried out" not in str(cause):

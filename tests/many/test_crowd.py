@@ -15,8 +15,8 @@ from tests.golden.local_table import LocalTable
 from tests.many.crowd import Crowd, Row, World
 from tests.many.test_fleet import MODES, SHARED
 from tidelake.model import TableType
+from tidelake.operations.open_table import open_state
 from tidelake.read.check import check_table
-from tidelake.table import open_state
 
 _OFTEN = {
     **SHARED,

@@ -11,8 +11,8 @@ from hudi import HudiTableBuilder
 
 from tests.golden.local_table import LocalTable
 from tests.many.fleet import Fleet, Row
+from tidelake.operations.open_table import open_state
 from tidelake.read.check import check_table
-from tidelake.table import open_state
 
 SHARED = {
     "hoodie.index.type": "BUCKET",

@@ -15,21 +15,21 @@ from tidelake.env import Clock, Env, Ids, RandomIds, SystemClock
 from tidelake.files import read_slice
 from tidelake.model import Commit, TableType
 from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.open_table import load_state, open_state
 from tidelake.operations.staged_write import _Staged, stage
 from tidelake.operations.staging import StagingArea
-from tidelake.operations.table_services import Caretaker
+from tidelake.operations.table_services import TableServices
+from tidelake.operations.task_runner import Here
 from tidelake.operations.write_session import WriteSession
 from tidelake.read.check import check_table
 from tidelake.read.check_report import CheckReport
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.spark.types.to_avro import avro_schema
-from tidelake.spark.workers.task_runs import Here
+from tidelake.spark.types.to_avro import FrameColumns, avro_schema
 from tidelake.spark.workers.write_tasks import token_of_task
 from tidelake.state.table_state import TableState
 from tidelake.storage import LocalStorage, Storage
-from tidelake.table import load_state, open_state
 from tidelake.txn import create_table
 from tidelake.write.operation import REPLACING, planned_partitions, planned_stats
 from tidelake.write.table_spec import table_spec
@@ -150,10 +150,10 @@ class Lake:
             Here(),
         )
 
-    def caretaker(self, options: Mapping[str, str] | None = None) -> Caretaker:
+    def table_services(self, options: Mapping[str, str] | None = None) -> TableServices:
         """Return what runs the other services."""
         given = {**self.options, **(options or {})}
-        return Caretaker(
+        return TableServices(
             self.env(), load_state(self.storage, given), WriteOptions.from_options(given)
         )
 
@@ -203,11 +203,11 @@ class Writing:
         )
         wanted = ("id", "p") if operation is WriteOperation.DELETE else tuple(fields)
         struct = _struct({name: fields[name] for name in wanted})
-        self._choice = self.session.choose(operation, struct, write_id)
+        self._choice = self.session.choose(operation, FrameColumns(struct), write_id)
         schema = pa.schema([(name, _arrow(fields[name])) for name in wanted])
         table = pa.Table.from_pylist([dict(found) for found in rows], schema=schema)
         area = StagingArea.of_new_write(env)
-        staged = stage(env, area, iter(table.to_batches()), self._choice)
+        staged = stage(env, area, iter(table.to_batches()), self._choice, token_of_task())
         self._work = _Staged(self.session, self._choice, staged)
 
     def begun(self) -> Writing:

@@ -97,7 +97,7 @@ def no_company(patch: pytest.MonkeyPatch) -> None:
 def test_d20_a_writer_that_thinks_it_is_alone_leaves_live_writers_alone(tmp_path: Path) -> None:
     lake = Lake(tmp_path, MOR)
     first = lake.write([row("a", 1)])
-    lake.caretaker().savepoint(first.requested_time, "")
+    lake.table_services().savepoint(first.requested_time, "")
     second = lake.write([row("a", 2)])
     ours = lake.writing([row("a", 3)]).begun()
     alone = {"hoodie.write.concurrency.mode": "SINGLE_WRITER"}
@@ -107,12 +107,12 @@ def test_d20_a_writer_that_thinks_it_is_alone_leaves_live_writers_alone(tmp_path
         assert "OPTIMISTIC" in refused.value.next_step
     with pytest.raises(ConfigError, match="told that it is alone"):
         lake.compactor(alone).schedule()
-    assert lake.caretaker(alone).roll_back_failed() == []
+    assert lake.table_services(alone).roll_back_failed() == []
     for options in (alone, {}):
         with pytest.raises(ConfigError, match="may build on what is to go"):
-            lake.caretaker(options).roll_back(second.requested_time)
+            lake.table_services(options).roll_back(second.requested_time)
         with pytest.raises(ConfigError, match="may build on what is to go"):
-            lake.caretaker(options).restore(first.requested_time)
+            lake.table_services(options).restore(first.requested_time)
     ours.commit()
     assert lake.values() == {"a": 3}
 
@@ -127,7 +127,7 @@ def test_d20_a_dead_process_keeps_nobody_waiting(
     monkeypatch.setattr("tidelake.txn.liveness.heartbeat.process_mark", lambda: gone)
     dead = lake.writing([row("a", 2)]).begun()
     dead.txn.heartbeat.stop()
-    assert lake.caretaker().roll_back_failed() == [], "where others write it is silent first"
+    assert lake.table_services().roll_back_failed() == [], "where others write it is silent first"
     lake.write([row("b", 3)], {"hoodie.write.concurrency.mode": "SINGLE_WRITER"})
     assert lake.state().timeline.pending == ()
     assert lake.values() == {"a": 1, "b": 3}
@@ -145,7 +145,7 @@ def test_a_clean_takes_away_the_heartbeats_of_what_has_ended(tmp_path: Path) -> 
     beside = beats / f".{live.txn.instant_time}.guard"
     for path in (ended, beside):
         os.utime(path, (1, 1))
-    lake.caretaker().clean()
+    lake.table_services().clean()
     assert set(beats.iterdir()) == {beats / live.txn.instant_time, beside, young}
     live.commit()
 
@@ -164,7 +164,7 @@ def test_a_writer_with_longer_intervals_is_not_taken_for_dead(
     beat = lake.root / ".hoodie/.heartbeat" / ours.txn.instant_time
     now = beat.stat().st_mtime
     os.utime(beat, (now - 60, now - 60))
-    hasty = lake.caretaker({"hoodie.client.heartbeat.interval_in_ms": "1000"})
+    hasty = lake.table_services({"hoodie.client.heartbeat.interval_in_ms": "1000"})
     assert hasty.roll_back_failed() == []
     assert "the same hoodie.client.heartbeat.interval_in_ms" in caplog.text
     os.utime(beat, (now - 121, now - 121))
@@ -183,7 +183,7 @@ def test_rollbacks_delete_files_without_the_lock(tmp_path: Path) -> None:
             held.append((path, (lake.root / ".hoodie/lock").exists()))
 
     lake.storage = FaultyStorage(lake.storage, look)
-    assert lake.caretaker().roll_back_failed() == [dead.txn.instant_time]
+    assert lake.table_services().roll_back_failed() == [dead.txn.instant_time]
     assert [on for path, on in held if path.endswith(".parquet")] == [False]
     assert {on for path, on in held if "rollback" in path} == {True}
 
@@ -198,10 +198,10 @@ def test_of_two_cleaners_one_rolls_back(tmp_path: Path) -> None:
     def second(_number: int, name: str, path: str) -> None:
         if name == "delete" and path.endswith(".parquet"):
             lake.storage = inner
-            lake.caretaker().roll_back_failed()
+            lake.table_services().roll_back_failed()
 
     lake.storage = FaultyStorage(inner, second)
-    lake.caretaker().roll_back_failed()
+    lake.table_services().roll_back_failed()
     timeline = lake.state().timeline
     assert [i.is_completed for i in timeline.instants if i.action is Action.ROLLBACK] == [True]
     assert timeline.pending == ()
@@ -220,7 +220,7 @@ def test_a_writer_that_was_rolled_back_gives_no_signs_of_life(tmp_path: Path) ->
     ours = lake.writing([row("a", 2)]).begun()
     beat = lake.root / ".hoodie/.heartbeat" / ours.txn.instant_time
     os.utime(beat, (1, 1))
-    lake.caretaker().roll_back_failed()
+    lake.table_services().roll_back_failed()
     ours.txn.heartbeat._beat_again()
     assert not beat.exists(), "tasks must learn that their files do not count"
     assert ours.txn.heartbeat.is_doomed

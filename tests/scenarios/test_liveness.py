@@ -92,7 +92,7 @@ def test_a_rollback_that_cannot_be_carried_out_waits_on_the_timeline(tmp_path: P
     (waiting,) = [i for i in lake.state().timeline.pending if i.action is Action.ROLLBACK]
     with pytest.raises(InstantLostError, match=f"rollback {waiting.requested_time} has begun"):
         silent.commit()
-    lake.caretaker().clean()
+    lake.table_services().clean()
     assert lake.state().timeline.pending == ()
     assert lake.values() == {"o": 2}
 
@@ -139,18 +139,18 @@ def test_services_of_a_lone_process_leave_live_lone_writers_alone(
 ) -> None:
     lake = Lake(tmp_path, MOR, 9)
     first = lake.write([row("a", 1)])
-    lake.caretaker().savepoint(first.requested_time, "")
+    lake.table_services().savepoint(first.requested_time, "")
     second = lake.write([row("a", 1)])
     marks = {"beside": neighbour, "elsewhere": ELSEWHERE, "here": process.process_mark()}
     live = of_process(monkeypatch, lake, marks[where])
     time = live.txn.instant_time
     with pytest.raises(ConfigError, match=f"as instant {time}: this process is told"):
         lake.compactor(SINGLE).schedule()
-    assert lake.caretaker(SINGLE).roll_back_failed() == []
+    assert lake.table_services(SINGLE).roll_back_failed() == []
     with pytest.raises(ConfigError, match=f"as instant {time}"):
-        lake.caretaker(SINGLE).roll_back(second.requested_time)
+        lake.table_services(SINGLE).roll_back(second.requested_time)
     with pytest.raises(ConfigError, match=f"as instant {time}"):
-        lake.caretaker(SINGLE).restore(first.requested_time)
+        lake.table_services(SINGLE).restore(first.requested_time)
     live.commit()
     assert lake.values() == {"a": 2}
     assert lake.compactor(SINGLE).schedule() is not None
@@ -195,7 +195,7 @@ def test_live_writers_of_apache_hudi_are_left_alone(tmp_path: Path) -> None:
     """Their heartbeats have no content; the modification time is all that tells."""
     lake = Lake(tmp_path, COW)
     first = lake.write([row("a", 1)])
-    lake.caretaker().savepoint(first.requested_time, "")
+    lake.table_services().savepoint(first.requested_time, "")
     second = lake.write([row("a", 2)])
     theirs = lake.writing([row("a", 3)]).begun()
     time = theirs.txn.instant_time
@@ -204,17 +204,17 @@ def test_live_writers_of_apache_hudi_are_left_alone(tmp_path: Path) -> None:
     beat.write_bytes(b"")
     for options in (SINGLE, {}):
         for undo in (
-            lambda o: lake.caretaker(o).restore(first.requested_time),
-            lambda o: lake.caretaker(o).roll_back(second.requested_time),
-            lambda o: lake.caretaker(o).roll_back(time),
+            lambda o: lake.table_services(o).restore(first.requested_time),
+            lambda o: lake.table_services(o).roll_back(second.requested_time),
+            lambda o: lake.table_services(o).roll_back(time),
         ):
             with pytest.raises(ConfigError, match=f"instant {time}"):
                 undo(options)
-        assert lake.caretaker(options).roll_back_failed() == []
+        assert lake.table_services(options).roll_back_failed() == []
     with pytest.raises(ConfigError, match="perhaps Apache Hudi"):
         lake.write([row("b", 3)], SINGLE)
     os.utime(beat, (1, 1))
-    assert lake.caretaker(SINGLE).roll_back_failed() == [time]
+    assert lake.table_services(SINGLE).roll_back_failed() == [time]
     assert lake.values() == {"a": 2}
 
 
@@ -225,9 +225,9 @@ def test_a_live_write_is_rolled_back_by_force_alone(tmp_path: Path) -> None:
     time = live.txn.instant_time
     for options in (SINGLE, {}):
         with pytest.raises(ConfigError, match=f"as instant {time}") as refused:
-            lake.caretaker(options).roll_back(time)
+            lake.table_services(options).roll_back(time)
         assert "force" in refused.value.next_step
-    assert lake.caretaker().roll_back(time, force=True).files_deleted == 1
+    assert lake.table_services().roll_back(time, force=True).files_deleted == 1
     with pytest.raises(InstantLostError):
         live.commit()
     assert lake.values() == {"a": 1}
@@ -239,11 +239,11 @@ def test_a_cleaner_whose_clock_is_ahead_rolls_nobody_back(tmp_path: Path) -> Non
     lake.write([row("a", 1)])
     live = lake.writing([row("a", 2)]).begun()
     lake.clock = ManualClock(lake.clock.now_ms() + 300_000)
-    assert lake.caretaker().roll_back_failed() == []
-    lake.caretaker().clean()
+    assert lake.table_services().roll_back_failed() == []
+    lake.table_services().clean()
     lake.clock = ManualClock(lake.clock.now_ms() - 600_000)
     os.utime(lake.root / heartbeat_path(live.txn.instant_time), (1, 1))
-    assert lake.caretaker().roll_back_failed() == [live.txn.instant_time], "a clock behind"
+    assert lake.table_services().roll_back_failed() == [live.txn.instant_time], "a clock behind"
 
 
 @guards(lambda patch: patch.setattr(Heartbeat, "seal", Heartbeat.end))

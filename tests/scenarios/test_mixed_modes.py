@@ -469,8 +469,8 @@ def test_C_16_an_id_that_the_archive_has_forgotten(tmp_path: Path) -> None:
     for ts in range(5):
         lake.write([row("y", ts, p="y")])
     first = lake.writing([row("both", 1), row("m", 1)]).begun()
-    lake.caretaker().clean()
-    lake.caretaker().archive()
+    lake.table_services().clean()
+    lake.table_services().archive()
     second = lake.writing([row("both", 2), row("n", 2)]).begun()
     ids = {s.file_id for s in (*first._stats, *second._stats)}
     first.commit()

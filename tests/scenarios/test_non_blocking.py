@@ -246,7 +246,7 @@ def archive_first(lake: Lake) -> str:
     first = lake.write([row("first", 1)], small).requested_time
     for ts in range(2, 8):
         lake.write([row("a", ts)], small)
-        lake.caretaker(small).archive()
+        lake.table_services(small).archive()
     assert first in lake.state().history.completion_times()
     return first
 
@@ -496,7 +496,7 @@ def test_C_15_a_slice_that_was_cleaned(tmp_path: Path) -> None:
     assert planned is not None
     during = lake.write([row("a", 2)])
     done = lake.compactor().run(planned)
-    (cleaned,) = lake.caretaker().clean()
+    (cleaned,) = lake.table_services().clean()
     assert cleaned.files_deleted == 1
     with pytest.raises(TimeTravelError, match="were cleaned"):
         lake.values(during.completion_time)
@@ -688,10 +688,10 @@ def test_C_24_services_change_no_answer(tmp_path: Path) -> None:
         return [past, [lake.incremental(start, end) for start, end in pairwise(ends)]]
 
     before = answers()
-    (cleaned,) = lake.caretaker().clean()
+    (cleaned,) = lake.table_services().clean()
     assert cleaned.earliest_retained == late.txn.instant_time
     assert answers() == before
-    assert lake.caretaker().archive() is not None
+    assert lake.table_services().archive() is not None
     assert answers() == before
 
 

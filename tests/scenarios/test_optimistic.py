@@ -452,12 +452,12 @@ def test_B_25_a_rollback_of_ours_was_published(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Rollback, "carry_out", _die)
         with pytest.raises(KeyboardInterrupt):
-            lake.caretaker().roll_back_failed()
+            lake.table_services().roll_back_failed()
     beat.touch()
     with pytest.raises(InstantLostError, match="has begun to take it back"):
         writing.commit()
     assert lake.values() == {"a": 1}
-    lake.caretaker().roll_back_failed()
+    lake.table_services().roll_back_failed()
     assert lake.values() == {"a": 1}
     assert lake.state().timeline.pending == ()
 

@@ -489,7 +489,7 @@ def test_F_15_logs_of_every_schema_are_folded_together(tmp_path: Path) -> None:
     owed |= {"a": (4, None, None), "c": (2.5, None, 7)}
     assert found() == owed
     lake.compactor().both()
-    lake.caretaker({"hoodie.clean.commits.retained": "1"}).clean()
+    lake.table_services({"hoodie.clean.commits.retained": "1"}).clean()
     assert found() == owed
     assert types_of(lake)["v"] == "double"
     assert lake.incremental(first.completion_time or "").keys() == {"a", "b", "c"}

@@ -43,7 +43,7 @@ def test_a_commit_time_that_was_pasted_means_that_commit(
 def test_a_commit_time_that_is_archived_means_that_commit_too(tmp_path: Path, version: int) -> None:
     lake = Lake(tmp_path, TableType.COPY_ON_WRITE, version, SMALL)
     commits = [lake.write([row(f"k{number}", 1, p=f"p{number}")]) for number in range(6)]
-    lake.caretaker().archive()
+    lake.table_services().archive()
     second = commits[1].requested_time
     assert second in lake.state().history.completion_times()
     assert set(lake.incremental("0", second)) == {"k0", "k1"}

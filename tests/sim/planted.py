@@ -19,7 +19,7 @@ from tidelake.errors import PlanRunningError
 from tidelake.metadata.keeper import MetadataTableKeeper
 from tidelake.model import Instant, State, TableType
 from tidelake.operations import compaction_run as compaction
-from tidelake.operations import table_services as caretaker
+from tidelake.operations import table_services as table_services
 from tidelake.operations import write_schemas
 from tidelake.services import clean_plan
 from tidelake.services.table_now import TableNow
@@ -243,7 +243,7 @@ def heartbeat_outside_the_lock(patch: pytest.MonkeyPatch) -> None:
         ]
         roll_back_found(now, dead)
 
-    patch.setattr(caretaker, "roll_back_all_failed", hasty)
+    patch.setattr(table_services, "roll_back_all_failed", hasty)
 
 
 def lost_lock_unnoticed(patch: pytest.MonkeyPatch) -> None:
@@ -301,7 +301,7 @@ def rollback_beside_a_clean(patch: pytest.MonkeyPatch) -> None:
 def undo_without_a_look_at_the_lock(patch: pytest.MonkeyPatch) -> None:
     """Take the lock, and rely on it for however long an undoing takes."""
     for name in ("roll_back", "restore", "savepoint", "delete_savepoint"):
-        patch.setattr(caretaker, name, _unfenced(getattr(caretaker, name)))
+        patch.setattr(table_services, name, _unfenced(getattr(table_services, name)))
 
 
 def _unfenced(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -372,7 +372,7 @@ def unlocked_cleaner(patch: pytest.MonkeyPatch) -> None:
         ]
         roll_back_found(now, dead)
 
-    patch.setattr(caretaker, "roll_back_all_failed", clean)
+    patch.setattr(table_services, "roll_back_all_failed", clean)
 
 
 def heartbeat_goes_before_the_commit(patch: pytest.MonkeyPatch) -> None:

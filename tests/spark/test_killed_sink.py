@@ -16,7 +16,7 @@ import pytest
 
 from tests.golden.local_table import LocalTable
 from tidelake.env import SystemClock
-from tidelake.table import open_state
+from tidelake.operations.open_table import open_state
 
 _ROWS = 5
 _ENDS_S = 240

@@ -27,10 +27,10 @@ from tidelake import (
 from tidelake.config import WriteOperation, WriteOptions
 from tidelake.env import Env
 from tidelake.formats.file_name import bucket_number
+from tidelake.operations.open_table import open_state
 from tidelake.records.keys import bucket_of, split_record_key
 from tidelake.spark.write.writer import Writer
 from tidelake.storage import open_storage
-from tidelake.table import open_state
 from tidelake.testing import FaultyStorage
 
 SCHEMA = "id string, city string, ts bigint, fare int"

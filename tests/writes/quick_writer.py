@@ -11,10 +11,10 @@ from tests.writes.staged_writer import batches, create, struct
 from tidelake.config import WriteOptions
 from tidelake.env import Env
 from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.open_table import load_state
+from tidelake.operations.task_runner import Here
 from tidelake.spark.datasource.writer import TidelakeWriter
-from tidelake.spark.workers.task_runs import Here
 from tidelake.storage import open_storage
-from tidelake.table import load_state
 
 #: What the data source can do by itself.
 OPERATIONS = (

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from tests.writes.model import Values, as_values, values
 from tidelake.files import read_changes, read_slice
+from tidelake.operations.open_table import open_state
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.table import open_state
 
 
 class Reader(Protocol):

@@ -13,13 +13,13 @@ from tests.writes.model import COLUMNS, Do, Step
 from tidelake.config import WriteOperation, WriteOptions
 from tidelake.env import Env
 from tidelake.model import TableType
+from tidelake.operations.open_table import load_state
 from tidelake.operations.staged_write import bring_in, stage
 from tidelake.operations.staging import StagingArea
 from tidelake.operations.write_session import WriteSession
-from tidelake.spark.types.to_avro import avro_schema
+from tidelake.spark.types.to_avro import FrameColumns, avro_schema
 from tidelake.spark.workers.write_tasks import token_of_task
 from tidelake.storage import Storage, open_storage
-from tidelake.table import load_state
 from tidelake.txn import create_table
 from tidelake.write.table_spec import table_spec
 
@@ -79,11 +79,13 @@ def write_through(storage: Storage, case: Case, step: Step) -> None:
     env = Env(storage)
     options = WriteOptions.from_options(case.options)
     session = WriteSession(env, load_state(storage, {}), options)
-    choice = session.choose(WriteOperation(step.do.value.upper()), struct(case, step), None)
+    columns = FrameColumns(struct(case, step))
+    choice = session.choose(WriteOperation(step.do.value.upper()), columns, None)
     area = StagingArea.of_new_write(env)
     try:
-        staged = stage(env, area, batches(case, step), choice)
-        bring_in(session, choice, staged, token_of_task())
+        token = token_of_task()
+        staged = stage(env, area, batches(case, step), choice, token)
+        bring_in(session, choice, staged, token)
     finally:
         area.delete(storage)
 

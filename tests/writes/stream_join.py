@@ -21,15 +21,15 @@ from tidelake.env import Env
 from tidelake.files import read_slice
 from tidelake.model import Commit, TableType
 from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.open_table import load_state
 from tidelake.operations.staged_write import bring_in, stage
 from tidelake.operations.staging import StagingArea
+from tidelake.operations.task_runner import Here
 from tidelake.operations.write_session import WriteSession
 from tidelake.read.scan import ScanPlan
-from tidelake.spark.types.to_avro import avro_schema
-from tidelake.spark.workers.task_runs import Here
+from tidelake.spark.types.to_avro import FrameColumns, avro_schema
 from tidelake.spark.workers.write_tasks import token_of_task
 from tidelake.storage import open_storage
-from tidelake.table import load_state
 from tidelake.txn import create_table
 from tidelake.write.table_spec import table_spec
 
@@ -129,14 +129,14 @@ class WideTable:
         env = Env(self.storage)
         given = WriteOptions.from_options({**self.options, **options})
         session = _HeldSession(env, load_state(self.storage, {}), given)
-        choice = session.choose(operation, struct(columns), None)
+        choice = session.choose(operation, FrameColumns(struct(columns)), None)
 
         def write() -> Commit:
             area = StagingArea.of_new_write(env)
             try:
                 schema = pa.schema([(name, _ARROW[_kind(name)]) for name in columns])
                 batches = pa.Table.from_pylist(list(rows), schema=schema).to_batches()
-                staged = stage(env, area, iter(batches), choice)
+                staged = stage(env, area, iter(batches), choice, token_of_task())
                 return bring_in(session, choice, staged, token_of_task())
             finally:
                 area.delete(self.storage)

@@ -12,7 +12,7 @@ from tests.writes.cases import Case
 from tests.writes.hudi_rs import HudiRs
 from tests.writes.model import COLUMNS, Do, Kept, Model, Row, Step, Values, told, values
 from tests.writes.readers import OurReader, Reader
-from tidelake.table import open_state
+from tidelake.operations.open_table import open_state
 
 Answer = Callable[[], list[Values]]
 

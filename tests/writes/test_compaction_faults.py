@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.engine.test_compaction import Logged, each_version, upsert
 
 from tests.heartbeats import expire
+from tests.unit.operations.test_compaction_run import Logged, each_version, upsert
 from tests.writes.readers import OurReader
 from tidelake.errors import TidelakeError
 from tidelake.storage import open_storage

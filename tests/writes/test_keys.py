@@ -12,9 +12,9 @@ from hudi import HudiTableBuilder
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
 from tidelake.files import read_slice
+from tidelake.operations.open_table import open_state
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.spark.datasource.writer import TidelakeWriter
-from tidelake.table import open_state
 
 STRUCT = T.StructType(
     [

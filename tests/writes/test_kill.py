@@ -14,7 +14,7 @@ from tests.writes.model import Do, Model, Row, Step, Values, values
 from tests.writes.quick_writer import QuickWriter
 from tests.writes.readers import OurReader
 from tidelake.model import Action
-from tidelake.table import open_state
+from tidelake.operations.open_table import open_state
 
 V6_KEEPS_LOGS = 8
 

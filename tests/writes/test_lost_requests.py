@@ -30,12 +30,12 @@ from tidelake.errors import (
 from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.model import Action
 from tidelake.operations.compaction_run import Compactor
-from tidelake.operations.table_services import Caretaker
+from tidelake.operations.open_table import load_state
+from tidelake.operations.table_services import TableServices
+from tidelake.operations.task_runner import Here
 from tidelake.read.check import check_table
-from tidelake.spark.workers.task_runs import Here
 from tidelake.state.table_state import TableState
 from tidelake.storage import MemoryStorage, Storage
-from tidelake.table import load_state
 from tidelake.testing import Fault, FaultyStorage
 from tidelake.testing.faults import CHANGES
 
@@ -109,9 +109,9 @@ class Made:
 Act = Callable[[Storage, Made], object]
 
 
-def caretaker(storage: Storage, made: Made) -> Caretaker:
+def table_services(storage: Storage, made: Made) -> TableServices:
     given = WriteOptions.from_options(made.case.options)
-    return Caretaker(Env(storage), load_state(storage, made.case.options), given)
+    return TableServices(Env(storage), load_state(storage, made.case.options), given)
 
 
 def compact(storage: Storage, made: Made) -> None:
@@ -135,11 +135,11 @@ def writes(name: str) -> Act:
 ACTS: Mapping[str, Act] = {
     **{name: writes(name) for name in WRITES},
     "compact": compact,
-    "clean": lambda storage, made: caretaker(storage, made).clean(),
-    "archive": lambda storage, made: caretaker(storage, made).archive(),
-    "savepoint": lambda storage, made: caretaker(storage, made).savepoint(made.times[-1], ""),
-    "restore": lambda storage, made: caretaker(storage, made).restore(made.times[2]),
-    "rollback": lambda storage, made: caretaker(storage, made).roll_back(made.times[-1]),
+    "clean": lambda storage, made: table_services(storage, made).clean(),
+    "archive": lambda storage, made: table_services(storage, made).archive(),
+    "savepoint": lambda storage, made: table_services(storage, made).savepoint(made.times[-1], ""),
+    "restore": lambda storage, made: table_services(storage, made).restore(made.times[2]),
+    "rollback": lambda storage, made: table_services(storage, made).roll_back(made.times[-1]),
 }
 
 
@@ -156,9 +156,9 @@ def made_for(name: str, case: Case, folder: Path) -> Made:
         made.states.append(seen(storage, folder))
         made.times.append(load_state(storage, {}).timeline.writes()[-1].requested_time)
         if number == 2 and name == "restore":
-            caretaker(storage, made).savepoint(made.times[-1], "")
+            table_services(storage, made).savepoint(made.times[-1], "")
     if name == "archive":
-        caretaker(storage, made).clean()
+        table_services(storage, made).clean()
     return made
 
 

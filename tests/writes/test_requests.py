@@ -12,10 +12,10 @@ from tests.s3_server import s3_options, s3_server
 from tests.writes.cases import Case
 from tests.writes.model import Do, Row, Step
 from tests.writes.quick_writer import QuickWriter
+from tidelake.operations.open_table import load_state
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.storage import open_storage
-from tidelake.table import load_state
 
 SHARED = (
     ("hoodie.write.concurrency.mode", "OPTIMISTIC_CONCURRENCY_CONTROL"),

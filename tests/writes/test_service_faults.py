@@ -22,10 +22,10 @@ from tidelake.config import WriteOptions
 from tidelake.env import Env
 from tidelake.metadata import MetadataTable
 from tidelake.operations.compaction_run import Compactor
-from tidelake.operations.table_services import Caretaker
-from tidelake.spark.workers.task_runs import Here
+from tidelake.operations.open_table import load_state, open_state
+from tidelake.operations.table_services import TableServices
+from tidelake.operations.task_runner import Here
 from tidelake.storage import Storage, open_storage
-from tidelake.table import load_state, open_state
 from tidelake.testing import Crash, Fault, FaultyStorage
 
 CHANGES = frozenset({"put", "put_if_absent", "put_if_tagged", "delete", "delete_folder"})
@@ -93,9 +93,9 @@ class Made:
 Act = Callable[[Storage, Made], object]
 
 
-def caretaker(storage: Storage, made: Made) -> Caretaker:
+def table_services(storage: Storage, made: Made) -> TableServices:
     given = WriteOptions.from_options(made.case.options)
-    return Caretaker(Env(storage), load_state(storage, made.case.options), given)
+    return TableServices(Env(storage), load_state(storage, made.case.options), given)
 
 
 def compact(storage: Storage, made: Made) -> None:
@@ -106,14 +106,14 @@ def compact(storage: Storage, made: Made) -> None:
 #: Each service, and the rows that a table has after it.
 SERVICES: Mapping[str, tuple[Act, Callable[[Made], list[Values]]]] = {
     "compact": (compact, lambda made: made.now),
-    "clean": (lambda s, made: caretaker(s, made).clean(), lambda made: made.now),
-    "archive": (lambda s, made: caretaker(s, made).archive(), lambda made: made.now),
+    "clean": (lambda s, made: table_services(s, made).clean(), lambda made: made.now),
+    "archive": (lambda s, made: table_services(s, made).archive(), lambda made: made.now),
     "restore": (
-        lambda s, made: caretaker(s, made).restore(made.savepoint),
+        lambda s, made: table_services(s, made).restore(made.savepoint),
         lambda made: made.saved,
     ),
     "rollback": (
-        lambda s, made: caretaker(s, made).roll_back(made.newest),
+        lambda s, made: table_services(s, made).roll_back(made.newest),
         lambda made: made.before_last,
     ),
 }
@@ -128,18 +128,18 @@ def make(root: Path, kind: Case, service: str) -> Made:
         states.append(seen(root))
         times.append(open_state(str(root)).timeline.writes()[-1].requested_time)
         if number == SAVED and service == "restore":
-            open_caretaker(root, kind).savepoint(times[-1], "")
+            open_table_services(root, kind).savepoint(times[-1], "")
         if number == 3 and kind.mor and service in ("clean", "archive"):
             writer.write(root, kind, Step(do=Do.COMPACT))
     if service == "archive":
-        open_caretaker(root, kind).clean()
+        open_table_services(root, kind).clean()
     return Made(root, kind, states[-1], states[SAVED], states[-2], times[SAVED], times[-1])
 
 
-def open_caretaker(root: Path, kind: Case) -> Caretaker:
+def open_table_services(root: Path, kind: Case) -> TableServices:
     storage = open_storage(str(root))
     given = WriteOptions.from_options(kind.options)
-    return Caretaker(Env(storage), load_state(storage, kind.options), given)
+    return TableServices(Env(storage), load_state(storage, kind.options), given)
 
 
 def seen(root: Path) -> list[Values]:

@@ -21,10 +21,10 @@ from tidelake.config import WriteOperation
 from tidelake.errors import ConfigError, SchemaError
 from tidelake.files import read_slice
 from tidelake.model import Commit, TableType
+from tidelake.operations.open_table import open_state
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.table import open_state
 
 KEYS = tuple("abcdefgh")
 ROUNDS = 10

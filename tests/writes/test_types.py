@@ -18,9 +18,9 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from tidelake.errors import SchemaError
 from tidelake.files import read_slice
+from tidelake.operations.open_table import open_state
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.spark.datasource.writer import TidelakeWriter
-from tidelake.table import open_state
 
 Kinds = dict[str, tuple[T.DataType, Sequence[Any]]]
 

@@ -10,10 +10,10 @@ from tidelake.env import Env
 from tidelake.model import Commit
 from tidelake.operations.compaction_run import Compactor
 from tidelake.operations.open_table import load_state
+from tidelake.operations.task_runner import Here
 from tidelake.services import Service, TableNow, plan_service
 from tidelake.services.compaction import refuse_uncompactable
 from tidelake.spark.session.local_session import local_session
-from tidelake.spark.workers.task_runs import Here
 from tidelake.storage import open_storage
 from tidelake.table import Table
 from tidelake.timeline import load_table_config

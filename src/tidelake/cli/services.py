@@ -9,24 +9,24 @@ from tidelake.cli import text
 from tidelake.cli.call import Call
 from tidelake.cli.output import Json, Output
 from tidelake.errors import ConfigError
-from tidelake.operations.table_services import Caretaker, open_caretaker
+from tidelake.operations.table_services import TableServices, open_table_services
 from tidelake.services import Archived, Cleaned, Restored, ServicePlan
 
 
 def _of_table(
-    run: Callable[[Caretaker, argparse.Namespace, Output], None],
+    run: Callable[[TableServices, argparse.Namespace, Output], None],
 ) -> Callable[[Call], bool]:
     """Return a verb that opens its table first."""
 
     def act(call: Call) -> bool:
-        run(open_caretaker(call.table, call.options), call.args, call.out)
+        run(open_table_services(call.table, call.options), call.args, call.out)
         return True
 
     return act
 
 
 @_of_table
-def clean(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
+def clean(table: TableServices, args: argparse.Namespace, out: Output) -> None:
     """Clean the table, or take one of the two steps."""
     if args.dry_run:
         show_plan(table.plan("clean"), out)
@@ -39,7 +39,7 @@ def clean(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
 
 
 @_of_table
-def archive(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
+def archive(table: TableServices, args: argparse.Namespace, out: Output) -> None:
     """Move instants into the history."""
     if args.dry_run:
         show_plan(table.plan("archive"), out)
@@ -51,7 +51,7 @@ def archive(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
 
 
 @_of_table
-def rollback(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
+def rollback(table: TableServices, args: argparse.Namespace, out: Output) -> None:
     """Roll back one write, or those that failed."""
     if args.failed == (args.instant is not None):
         raise ConfigError(
@@ -84,7 +84,7 @@ def rollback(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
 
 
 @_of_table
-def savepoint(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
+def savepoint(table: TableServices, args: argparse.Namespace, out: Output) -> None:
     """Keep the table as of a write, or give that up."""
     if args.delete:
         if args.instant is None:
@@ -101,7 +101,7 @@ def savepoint(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
 
 
 @_of_table
-def restore(table: Caretaker, args: argparse.Namespace, out: Output) -> None:
+def restore(table: TableServices, args: argparse.Namespace, out: Output) -> None:
     """Take the table back to a savepoint."""
     if args.savepoint is None:
         raise ConfigError(

@@ -22,7 +22,6 @@ from tidelake.files.write_task import (
     WriteSpec,
     WriteToken,
 )
-from tidelake.records.schema_versions import SchemaHistory
 
 __all__ = [
     "CHANGE",
@@ -39,7 +38,6 @@ __all__ = [
     "LogSettings",
     "ParquetSettings",
     "ReadSpec",
-    "SchemaHistory",
     "SliceTask",
     "WriteKind",
     "WriteSpec",

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.errors import SchemaError
-from tidelake.records.schema import avro_fields, conform, full_name, parse_avro
+from tidelake.formats.table_schema import avro_fields, full_name, parse_avro
+from tidelake.records.schema import conform
 
 #: Rows encoded at once: few enough that the offsets of their pieces fit 32 bits.
 _BATCH_BYTES = 64 << 20

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from tidelake.errors import Malformed
+from tidelake.formats.table_schema import avro_fields, full_name, parse_avro
 from tidelake.records._polars import polars as pl
-from tidelake.records.schema import avro_fields, conform, full_name, parse_avro
+from tidelake.records.schema import conform
 
 _LENGTH = "tidelake_record_length"
 _SYNC = bytes(16)

@@ -19,6 +19,7 @@ from tidelake.errors import (
 )
 from tidelake.files.task import ReadSpec, SliceTask
 from tidelake.records.schema import conform, constant_column
+from tidelake.records.schema_versions import column_sources
 from tidelake.storage import Storage
 
 BATCH_ROWS = 1 << 17
@@ -47,7 +48,9 @@ class BaseFile:
         self._partition_values = dict(task.partition_values)
         instant = task.base_instant
         history = spec.history
-        self._sources = None if history is None or instant is None else history.sources(instant)
+        self._sources = (
+            None if history is None or instant is None else column_sources(history, instant)
+        )
         extension = self._path.rpartition(".")[2]
         if extension not in ("parquet", "orc"):
             raise UnsupportedTableError(

@@ -22,6 +22,7 @@ from tidelake.formats.column_bounds import ColumnBounds
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, RuntimeStats, WriteStat
 from tidelake.formats.file_name import format_base
 from tidelake.formats.marker_name import MarkerKind
+from tidelake.formats.table_schema import stored_schema
 from tidelake.records.meta_columns import CONSTANT, constant, sequence_numbers, with_meta_columns
 from tidelake.records.required import require_values
 from tidelake.records.schema import (
@@ -31,7 +32,6 @@ from tidelake.records.schema import (
     PARTITION_PATH,
     RECORD_KEY,
     SEQUENCE_NUMBER,
-    stored_schema,
 )
 from tidelake.storage import Storage
 

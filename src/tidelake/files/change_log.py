@@ -17,8 +17,9 @@ from tidelake.files.write_task import GroupTarget, WriteSpec, WriteToken
 from tidelake.formats.file_name import CDC_SUFFIX, format_log
 from tidelake.formats.log_block import BlockKind, HeaderKey, avro_block, encode_block
 from tidelake.formats.marker_name import MarkerKind
+from tidelake.formats.table_schema import full_name, parse_avro
 from tidelake.records.merge import Met
-from tidelake.records.schema import META_COLUMNS, RECORD_KEY, full_name, parse_avro
+from tidelake.records.schema import META_COLUMNS, RECORD_KEY
 from tidelake.storage import Storage
 
 

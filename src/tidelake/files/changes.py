@@ -21,6 +21,7 @@ from tidelake.records import late_columns as late
 from tidelake.records._polars import polars as pl
 from tidelake.records.merge import Rows, meet, resolve
 from tidelake.records.schema import Source, arrow_schema, conform
+from tidelake.records.schema_versions import column_sources
 from tidelake.storage import Storage, open_storage
 
 _KEY = "record_key"
@@ -222,7 +223,7 @@ class _Changes:
             raise Malformed(f"the change block at offset {block.offset} has other columns")
         op = raw.column("op")
         history = self._spec.history
-        sources = None if history is None else history.sources(block.instant_time)
+        sources = None if history is None else column_sources(history, block.instant_time)
         images = []
         for side, task, absent in (
             ("before", self._task.before, "i"),

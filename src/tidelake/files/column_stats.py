@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from tidelake.files.write_task import WriteSpec
 from tidelake.formats.column_bounds import ColumnBounds, Physical, ValueKind, joined
-from tidelake.records.schema import META_COLUMNS, parse_avro
+from tidelake.formats.table_schema import parse_avro
+from tidelake.records.schema import META_COLUMNS
 
 _EXACT = Context(prec=100)
 _PLAIN = {

@@ -13,6 +13,7 @@ from tidelake.files.layout import Layout, as_series
 from tidelake.files.log_records import deleted, without_ordering
 from tidelake.files.task import ReadSpec
 from tidelake.files.write_task import CHANGE, COLUMNS, POSITION, ROW, Change, ColumnSet, WriteSpec
+from tidelake.formats.table_schema import column_names
 from tidelake.records._polars import polars as pl
 from tidelake.records.merge import (
     Flags,
@@ -23,13 +24,7 @@ from tidelake.records.merge import (
     concat_ordering,
     resolve,
 )
-from tidelake.records.schema import (
-    META_COLUMNS,
-    PLACE_COLUMNS,
-    RECORD_KEY,
-    column_names,
-    conform,
-)
+from tidelake.records.schema import META_COLUMNS, PLACE_COLUMNS, RECORD_KEY, conform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

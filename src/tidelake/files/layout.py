@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tidelake.errors import Malformed, SchemaError
 from tidelake.files.task import ReadSpec
+from tidelake.formats.table_schema import avro_fields
 from tidelake.model import MergeMode
 from tidelake.records._polars import polars as pl
 from tidelake.records.merge import Ordering
@@ -20,7 +21,6 @@ from tidelake.records.schema import (
     PLACE_COLUMNS,
     RECORD_KEY,
     arrow_schema,
-    avro_fields,
     field_column,
     top_level,
 )

@@ -42,6 +42,7 @@ from tidelake.records.schema import (
     conform,
     field_column,
 )
+from tidelake.records.schema_versions import column_sources
 from tidelake.records.text import java_text
 from tidelake.storage import Storage
 
@@ -304,7 +305,7 @@ def _decode_block(block: LogBlock, spec: ReadSpec, layout: Layout, *, by_positio
 
 
 def _decode_data(block: LogBlock, spec: ReadSpec, layout: Layout) -> _Part:
-    sources = None if spec.history is None else spec.history.sources(block.instant_time)
+    sources = None if spec.history is None else column_sources(spec.history, block.instant_time)
     wanted = layout.with_rows(layout.keys, layout.ordering, layout.deletes)
     raw = raw_records(block, _names_in_file(wanted, sources))
     table = conform(raw, wanted, sources)

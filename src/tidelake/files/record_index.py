@@ -17,13 +17,14 @@ import pyarrow as pa
 
 from tidelake.errors import InstantLostError
 from tidelake.files.wanted import is_wanted
-from tidelake.files.write_task import IndexTarget, WriteToken
+from tidelake.files.write_task import WriteToken
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.file_name import format_log
 from tidelake.formats.metadata_encoding import encode_location
 from tidelake.formats.metadata_log import encode_log
 from tidelake.formats.metadata_record import RecordLocation
 from tidelake.formats.metadata_schema import record_schema_text
+from tidelake.model.index_target import IndexTarget
 from tidelake.records.java_hash import string_hashes
 from tidelake.storage import Storage
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tidelake.formats.schema_history import SchemaHistory
 from tidelake.records.keys import KeyRule
 from tidelake.records.merge_spec import MergeSpec
-from tidelake.records.schema_versions import SchemaHistory
 from tidelake.storage.protocol import StorageSpec
 
 

@@ -8,19 +8,25 @@ from enum import IntEnum
 
 from tidelake.config import CdcMode
 from tidelake.formats.bloom_filter import BloomKind
+from tidelake.formats.schema_history import SchemaHistory
 from tidelake.model import Word
+from tidelake.model.index_target import IndexTarget
 from tidelake.records.keys import KeyRule
 from tidelake.records.merge_spec import MergeSpec
-from tidelake.records.schema_versions import SchemaHistory
 from tidelake.storage.protocol import StorageSpec
 
+#: A file id, or the number of a bucket as eight digits; null as long as no group is chosen.
+GROUP = "_tidelake_group"
+#: A number in the place of partition path and group, where the groups of a write are numbered.
+PLACE = "_tidelake_place"
+#: A hash of the key and the partition path, by which a second evaluation is held to the first.
+CHECK = "_tidelake_check"
 #: The column of incoming rows that holds a `Change`, as an integer of any width.
 CHANGE = "_tidelake_change"
 #: An optional column of incoming rows: the row number of the key in the group's base file, or null.
 POSITION = "_tidelake_position"
 #: An optional column of incoming rows: which of `WriteSpec.column_sets` a row brings; null: all.
 COLUMNS = "_tidelake_columns"
-
 #: An optional column of incoming rows: the sequence number of the table's row that became this one.
 ROW = "_tidelake_row"
 
@@ -103,22 +109,6 @@ class ColumnSet:
 
     names: tuple[str, ...]
     is_known: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexTarget:
-    """Where tasks say which file groups keys are in: the file groups of the record index.
-
-    `folder` is the metadata table's, `partition` that of the index in it, and `instant_ms` the
-    time of the write at `instant_time` since the epoch.
-    """
-
-    folder: str
-    partition: str
-    file_ids: tuple[str, ...]
-    instant_time: str
-    instant_ms: int
-    table_version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

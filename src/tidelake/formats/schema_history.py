@@ -80,6 +80,25 @@ class InternalSchema:
     fields: tuple[SchemaField, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaHistory:
+    """The table's schemas by version, oldest first, for tables that rename and drop columns by id.
+
+    `target` is the schema the query answers in.
+    """
+
+    versions: tuple[InternalSchema, ...]
+    target: InternalSchema
+
+    def written_by(self, instant_time: str) -> InternalSchema:
+        """Return the schema of the files that `instant_time` wrote."""
+        written = self.versions[0] if self.versions else self.target
+        for version in self.versions:
+            if version.version_id <= int(instant_time):
+                written = version
+        return written
+
+
 def decode(data: bytes) -> tuple[InternalSchema, ...]:
     """Return every version in a schemacommit file, oldest first."""
     schemas = jackson.decode(data).get("schemas")

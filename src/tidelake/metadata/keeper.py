@@ -19,7 +19,6 @@ from tidelake.config.keys import read_keys as keys
 from tidelake.config.keys import write_keys
 from tidelake.env import Env
 from tidelake.errors import CorruptFileError, MissingFileError, UnsupportedTableError, reading
-from tidelake.files.write_task import IndexTarget
 from tidelake.formats import index_definitions
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.file_name import parse_base, parse_log
@@ -53,6 +52,7 @@ from tidelake.metadata.statistics import (
 )
 from tidelake.metadata.upkeep import CompactGroups, keep_small
 from tidelake.model import Action, Instant, State
+from tidelake.model.index_target import IndexTarget
 from tidelake.timeline import (
     Timeline,
     TimelineContents,

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from pyspark.errors import PySparkException
-
 from tidelake.config import FailedWritesPolicy, ProgressStyle, TimeBasis, WriteOptions
 from tidelake.config.keys import write_keys
 from tidelake.env import Env
@@ -25,6 +23,7 @@ from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.plans import CompactionPlan
 from tidelake.model import Action, Commit, Instant, TableType
 from tidelake.operations.progress import Progress
+from tidelake.operations.task_runner import TaskRunner
 from tidelake.operations.write_session import WriteSession
 from tidelake.read.scan import block_filter, slice_tasks
 from tidelake.services.compaction import (
@@ -33,7 +32,6 @@ from tidelake.services.compaction import (
     planned_slices,
     refuse_uncompactable,
 )
-from tidelake.spark.workers.task_runs import TaskRunner
 from tidelake.state.table_state import TableSchema, TableState
 from tidelake.timeline import Timeline
 from tidelake.txn import Transaction, completed_commit, find_plan, schedule, take_over
@@ -119,6 +117,7 @@ class Compactor:
 
     def inline(self) -> None:
         """Do what a write asks for once it has committed; what fails leaves a warning."""
+        caught: tuple[type[Exception], ...] = (TidelakeError, *self._runner.failures)
         try:
             if self._chosen.inline:
                 self.run_pending()
@@ -126,7 +125,7 @@ class Compactor:
                 planned = self.schedule(only_if_due=True)
                 if planned is not None and self._chosen.inline:
                     self._run_planned(planned)
-        except (TidelakeError, PySparkException) as cause:
+        except caught as cause:
             _log.warning("the write has committed, but the compaction after it failed: %s", cause)
 
     def both(self) -> Commit | None:

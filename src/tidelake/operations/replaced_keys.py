@@ -10,16 +10,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from tidelake.files.record_index import KeysOfGroup, write_index_logs
-from tidelake.files.write_task import IndexTarget, WriteToken
+from tidelake.files.write_task import WriteToken
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.metadata.record_index import RecordIndex
 from tidelake.model import FileGroupId
-from tidelake.spark.workers.workers import run_on_workers
-from tidelake.spark.workers.write_tasks import RESULT, Written, collected, results, token_of_task
+from tidelake.model.index_target import IndexTarget
 from tidelake.storage import StorageSpec, open_storage
+from tidelake.write.write_work import Written
 
 #: Tasks that write rows have the first log file of their token.
 _LOG_VERSION = 2
@@ -38,22 +37,13 @@ class ReplacedKeys:
     storage: StorageSpec
     groups: frozenset[FileGroupId]
 
-    def forget(self, spark: SparkSession) -> tuple[WriteStat, ...]:
-        """Write into the index that they are gone, a task for each of its file groups."""
-        if not self.groups:
-            return ()
-
-        def one(number: int) -> Iterator[pa.RecordBatch]:
-            return results(self._forgotten([number], token_of_task()))
-
-        return collected(run_on_workers(spark, one, len(self.index.slices), RESULT)).stats
-
     def forget_here(self, token: WriteToken) -> tuple[WriteStat, ...]:
         """Do so in this process."""
         numbers = range(len(self.index.slices)) if self.groups else ()
-        return tuple(stat for done in self._forgotten(numbers, token) for stat in done.stats)
+        return tuple(stat for done in self.forgotten(numbers, token) for stat in done.stats)
 
-    def _forgotten(self, numbers: Iterable[int], token: WriteToken) -> Iterator[Written]:
+    def forgotten(self, numbers: Iterable[int], token: WriteToken) -> Iterator[Written]:
+        """Write into file groups of the index, by their numbers, that the keys are gone."""
         for number in numbers:
             gone = self.index.keys_in(number, self.groups)
             if gone:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tidelake.env import Env
 from tidelake.errors import ConfigError
 from tidelake.files import read_base, read_slice
-from tidelake.files.write_task import WriteToken
+from tidelake.files.write_task import GROUP, WriteToken
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.model import Commit
 from tidelake.operations.staging import StagingArea
@@ -26,14 +26,13 @@ from tidelake.operations.write_session import Choice, WriteSession
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.records._polars import polars as pl
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
-from tidelake.spark.workers.write_tasks import WriteWork, gathered, token_of_task
-from tidelake.spark.write.incoming_rows import GROUP
 from tidelake.txn import Transaction
 from tidelake.write.arrow_keys import bucket_words, partition_paths, record_keys
 from tidelake.write.groups import LiveGroup
 from tidelake.write.operation import REPLACING, planned_partitions, planned_stats
 from tidelake.write.plan import Workload, WritePlan
 from tidelake.write.ring import Rings, file_ids
+from tidelake.write.write_work import WriteWork, gathered
 
 #: Rows are laid aside in files of about this many bytes.
 _STAGED_BYTES = 64 << 20
@@ -66,10 +65,13 @@ def keyed(batch: pa.RecordBatch, choice: Choice) -> pa.RecordBatch:
 
 
 def stage(
-    env: Env, area: StagingArea, batches: Iterable[pa.RecordBatch], choice: Choice
+    env: Env,
+    area: StagingArea,
+    batches: Iterable[pa.RecordBatch],
+    choice: Choice,
+    token: WriteToken,
 ) -> list[StagedFile]:
     """Lay the rows of one task aside, a file for each partition."""
-    token = token_of_task()
     held: dict[str, list[pa.RecordBatch]] = {}
     sizes: dict[str, int] = {}
     staged: list[StagedFile] = []

@@ -34,16 +34,18 @@ from tidelake.state.table_state import TableState
 from tidelake.storage import open_storage
 
 
-def open_caretaker(path: str, options: Mapping[str, str]) -> Caretaker:
+def open_table_services(path: str, options: Mapping[str, str]) -> TableServices:
     """Return what runs the services of a table that need no Spark.
 
     Raises `TableNotFoundError`, `NotATableError`, `UnsupportedTableError` or `CorruptFileError`.
     """
     storage = open_storage(path, options)
-    return Caretaker(Env(storage), load_state(storage, options), WriteOptions.from_options(options))
+    return TableServices(
+        Env(storage), load_state(storage, options), WriteOptions.from_options(options)
+    )
 
 
-class Caretaker:
+class TableServices:
     """Runs services that need no Spark on one table, by the options of a write to it."""
 
     def __init__(self, env: Env, state: TableState, options: WriteOptions) -> None:
@@ -131,17 +133,17 @@ class Caretaker:
 class CleanSteps:
     """The steps of a clean, in the form that all services have."""
 
-    def __init__(self, caretaker: Caretaker) -> None:
-        self._caretaker = caretaker
+    def __init__(self, table_services: TableServices) -> None:
+        self._table_services = table_services
 
     def schedule(self) -> str | None:
         """Put a plan on the timeline and return its time, None when there is nothing to do."""
-        return self._caretaker.schedule_clean()
+        return self._table_services.schedule_clean()
 
     def run(self, requested_time: str) -> Cleaned:
         """Carry out a plan."""
-        return self._caretaker.run_clean(requested_time)
+        return self._table_services.run_clean(requested_time)
 
     def both(self) -> list[Cleaned]:
         """Finish cleans that were begun, then clean; return what was done."""
-        return list(self._caretaker.clean())
+        return list(self._table_services.clean())

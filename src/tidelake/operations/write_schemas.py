@@ -6,16 +6,15 @@ begin, and until it commits. Both times RFC-82 decides what becomes of that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
-
-from pyspark.sql import types as T  # noqa: N812 - the customary name
+from typing import Protocol
 
 from tidelake.config import ConcurrencyMode, WriteOperation, WriteOptions
 from tidelake.config.options.concurrency_options import merges_schema
 from tidelake.errors import SchemaConflictError, SchemaError, UnsupportedTableError
 from tidelake.operations.table_samples import newest_commits
 from tidelake.records import Fill, MergeSpec
-from tidelake.spark.types.to_avro import avro_schema
 from tidelake.state.table_state import TableSchema, TableState
 from tidelake.timeline.table_schema import (
     FIRST_BY_COMPLETION,
@@ -44,6 +43,23 @@ from tidelake.write.schema_evolution import (
 _WITHOUT_SCHEMA = frozenset({WriteOperation.DELETE, WriteOperation.DELETE_PARTITION})
 
 
+class RowColumns(Protocol):
+    """The columns of the rows that a write brings, whatever kind of frame they are in."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the names of the columns."""
+
+    def only(self, names: Sequence[str]) -> RowColumns:
+        """Return those of the columns that have one of `names`."""
+
+    def avro_schema(self, table_name: str) -> str:
+        """Return the schema that a table of these columns has.
+
+        Raises `SchemaError` for a column that Hudi does not store.
+        """
+
+
 class WriteSchemas:
     """The columns of one table, by its state and the options of one write."""
 
@@ -63,14 +79,14 @@ class WriteSchemas:
         """Return the table's columns as they are; raise `SchemaError` when it has none yet."""
         return self.stored or self._state.schema()
 
-    def fitted(self, operation: WriteOperation, schema: T.StructType) -> WriteSchema:
+    def fitted(self, operation: WriteOperation, columns: RowColumns) -> WriteSchema:
         """Return the table's schema after the write."""
         if operation is WriteOperation.DELETE:
             return WriteSchema(avro=without_meta_columns(self.table().avro))
         stored = self.stored
         found = evolve(
             None if stored is None else stored.avro,
-            avro_schema(schema, self._state.config.name),
+            columns.avro_schema(self._state.config.name),
             fill_missing=self._options.fill_missing_columns
             or self._options.partial_columns is not None
             or self._merge.fill is Fill.IGNORE_DEFAULTS,
@@ -84,7 +100,7 @@ class WriteSchemas:
             refuse_other_past(stored.avro, found.avro, past)
         if operation is WriteOperation.UPSERT:
             for field in self._merge.ordering_fields:
-                if field.partition(".")[0] not in schema.names:
+                if field.partition(".")[0] not in columns.names:
                     raise SchemaError(
                         f"the rows have no column {field}, by which the table tells newer rows",
                         next_step=f"add the ordering column {field} to the rows",

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 
-from pyspark.sql import types as T  # noqa: N812 - the customary name
-
 from tidelake.config import (
     ConcurrencyMode,
     FailedWritesPolicy,
@@ -35,6 +33,7 @@ from tidelake.files.write_task import ColumnSet, WriteKind, WriteSpec
 from tidelake.files.written_keys import shared_keys
 from tidelake.formats.commit_metadata import WRITE_ROWS, WriteStat
 from tidelake.formats.hashing_metadata import FOLDER as RINGS
+from tidelake.formats.table_schema import column_names
 from tidelake.metadata.build import FillIndex
 from tidelake.metadata.keeper import KeeperOptions, MetadataTableKeeper
 from tidelake.metadata.names import METADATA_FOLDER, RECORD_INDEX
@@ -44,8 +43,8 @@ from tidelake.model import Commit, FileGroupId
 from tidelake.operations.replaced_keys import ReplacedKeys
 from tidelake.operations.staging import delete_leftovers
 from tidelake.operations.table_samples import newest_commits, recent_file_ids, sampled_keys
-from tidelake.operations.write_schemas import WriteSchemas
-from tidelake.records import META_COLUMNS, MergeSpec, column_names
+from tidelake.operations.write_schemas import RowColumns, WriteSchemas
+from tidelake.records import META_COLUMNS, MergeSpec
 from tidelake.services.inline import after_write
 from tidelake.state.table_state import TableState
 from tidelake.storage.machine import is_of_this_machine
@@ -167,18 +166,18 @@ class WriteSession:
     def choose(
         self,
         operation: WriteOperation,
-        schema: T.StructType,
+        columns: RowColumns,
         write_id: str | None,
         *,
         by_key: bool = True,
     ) -> Choice:
-        """Return how rows of `schema` are written; raise `SchemaError` when they do not fit.
+        """Return how rows of `columns` are written; raise `SchemaError` when they do not fit.
 
         Without `by_key` the rows know their file groups already.
         """
         if by_key:
             refuse_keyless(self.config, operation)
-        own = [f for f in schema.fields if f.name not in META_COLUMNS]
+        own = [name for name in columns.names if name not in META_COLUMNS]
         is_delete = operation is WriteOperation.DELETE
         index = self._index()
         refuse_blocking(self.options.concurrency.mode, operation, index)
@@ -189,18 +188,16 @@ class WriteSession:
             and self.options.partial_columns is not None
         ):
             refuse_partial(self.config, self.merge, index)
-            names = brought_columns(
-                self.config, self.merge, self.options.partial_columns, [f.name for f in own]
-            )
-            own = [f for f in own if f.name in names]
+            names = brought_columns(self.config, self.merge, self.options.partial_columns, own)
+            own = [name for name in own if name in names]
             sets = (ColumnSet(names=names),)
-        fitted = self.schemas.fitted(operation, T.StructType(own))
+        fitted = self.schemas.fitted(operation, columns.only(own))
         if not is_delete:
-            refuse_torn_groups(self.merge, {f.name for f in own}, set(column_names(fitted.avro)))
+            refuse_torn_groups(self.merge, set(own), set(column_names(fitted.avro)))
         return Choice(
             operation=operation,
             schema=fitted,
-            columns=() if is_delete else tuple(f.name for f in own),
+            columns=() if is_delete else tuple(own),
             keys=self._keys(),
             index=index,
             write_id=write_id,

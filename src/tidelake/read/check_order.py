@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tidelake.files import read_slice
+from tidelake.formats.table_schema import column_names
 from tidelake.model import FileGroupId, FileSlice
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.records._polars import polars as pl
-from tidelake.records.schema import RECORD_KEY, column_names
+from tidelake.records.schema import RECORD_KEY
 from tidelake.state.table_state import TableState
 from tidelake.view import TableView
 

@@ -1,13 +1,6 @@
 from tidelake.records.keys import KeyRule, partition_values, path_values
 from tidelake.records.merge_spec import Fill, MergeSpec
-from tidelake.records.schema import (
-    COMMIT_TIME,
-    META_COLUMNS,
-    arrow_schema,
-    column_names,
-    conform,
-)
-from tidelake.records.schema_versions import SchemaHistory
+from tidelake.records.schema import COMMIT_TIME, META_COLUMNS, arrow_schema, conform
 
 __all__ = [
     "COMMIT_TIME",
@@ -15,9 +8,7 @@ __all__ = [
     "Fill",
     "KeyRule",
     "MergeSpec",
-    "SchemaHistory",
     "arrow_schema",
-    "column_names",
     "conform",
     "partition_values",
     "path_values",

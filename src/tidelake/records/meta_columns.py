@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.records.schema import META_COLUMNS, full_name, parse_avro
+from tidelake.formats.table_schema import full_name, parse_avro
+from tidelake.records.schema import META_COLUMNS
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.errors import SchemaError
-from tidelake.records.schema import META_COLUMNS, full_name, parse_avro
+from tidelake.formats.table_schema import full_name, parse_avro
+from tidelake.records.schema import META_COLUMNS
 
 _Check = Callable[[pa.Array], None]
 

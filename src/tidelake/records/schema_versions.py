@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tidelake.formats.schema_history import (
     ArrayType,
     FieldType,
-    InternalSchema,
     MapType,
     RecordType,
     SchemaField,
+    SchemaHistory,
 )
 from tidelake.records.schema import ELEMENT, Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaHistory:
-    """The table's schemas by version, oldest first, for tables that rename and drop columns by id.
-
-    `target` is the schema the query answers in.
-    """
-
-    versions: tuple[InternalSchema, ...]
-    target: InternalSchema
-
-    def sources(self, instant_time: str) -> Mapping[str, Source] | None:
-        """Return where columns lie in files that `instant_time` wrote; None: as in `target`."""
-        written = self.versions[0] if self.versions else self.target
-        for version in self.versions:
-            if version.version_id <= int(instant_time):
-                written = version
-        return None if written == self.target else _fields(self.target.fields, written.fields)
+def column_sources(history: SchemaHistory, instant_time: str) -> Mapping[str, Source] | None:
+    """Return where columns lie in files that `instant_time` wrote; None: as in the target."""
+    written = history.written_by(instant_time)
+    if written == history.target:
+        return None
+    return _fields(history.target.fields, written.fields)
 
 
 def _fields(

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -16,10 +17,11 @@ from tidelake.env import Env
 from tidelake.errors import ConfigError, TableExistsError
 from tidelake.formats.commit_metadata import WRITE_ROWS, CommitMetadata
 from tidelake.model.numbers import whole_number
-from tidelake.spark.write.writer import Writer
+from tidelake.operations.open_table import create_table_of, load_state, table_exists
+from tidelake.spark.types.to_avro import FrameColumns
+from tidelake.spark.write.writer import Writer, committed
 from tidelake.state.table_state import TableState
 from tidelake.storage import open_storage
-from tidelake.table import Table, load_state
 from tidelake.txn import WRITE_ID
 
 _log = logging.getLogger(__name__)
@@ -63,12 +65,12 @@ def sink(path: str, options: Mapping[str, str] | None = None) -> Sink:
         spark = rows.sparkSession
         query = _query_id(spark, is_named=named is not None)
         stream = named or query or _ONLY_STREAM
-        if not Table.exists(spark, path, given):
+        env = Env(open_storage(path, given))
+        if not table_exists(env.storage):
             # Of several streams that begin at once, one creates the table.
             with suppress(TableExistsError):
-                Table.create(spark, path, rows, options=given)
-        storage = open_storage(path, given)
-        state = load_state(storage, given)
+                create_table_of(env, FrameColumns.of_any_rows(rows.schema), written)
+        state = load_state(env.storage, given)
         prefix = _prefix(stream, written.operation)
         known = committed_batches(state, prefix, batch_id)
         if known:
@@ -77,7 +79,7 @@ def sink(path: str, options: Mapping[str, str] | None = None) -> Sink:
             same = known.get(batch_id)
             if same is not None:
                 if same.rows:
-                    writer = Writer(spark, Env(storage), state, written)
+                    writer = Writer(spark, env, state, written)
                     _refuse_other_rows(stream, same, writer.content(written.operation, rows))
                 _log.info("batch %d of stream %s is in %s already", batch_id, stream, path)
                 return
@@ -87,9 +89,16 @@ def sink(path: str, options: Mapping[str, str] | None = None) -> Sink:
                     f"batch {batch_id} after its batch {last.number}, and nothing of batch "
                     f"{batch_id} is in the table",
                 )
-        table = Table.open(spark, path, given)
-        by = f"@{query}" if query and named else ""
-        table.write(rows, write_id=f"{prefix}{batch_id}{by}")
+        write_id = f"{prefix}{batch_id}{f'@{query}' if query and named else ''}"
+        # What was read of the table is known to the first attempt; each further one looks anew.
+        states = chain([state], iter(lambda: load_state(env.storage, given), None))
+        committed(
+            spark,
+            env,
+            written,
+            lambda: next(states),
+            lambda writer, _: writer.write_as_told(rows, write_id),
+        )
 
     return write
 

@@ -9,9 +9,9 @@ from functools import cached_property
 
 from tidelake.config import ReadOptions, TableConfig, TimeBasis
 from tidelake.errors import MissingFileError, SchemaError, TimeTravelError, reading
-from tidelake.formats.schema_history import InternalSchema
+from tidelake.formats.schema_history import InternalSchema, SchemaHistory
+from tidelake.formats.table_schema import column_names
 from tidelake.model import WRITE_ACTIONS, Action, Instant, State
-from tidelake.records import SchemaHistory, column_names
 from tidelake.state.committed_logs import CommittedLogs
 from tidelake.state.file_statistics import FileStatistics
 from tidelake.state.point_in_time import to_instant

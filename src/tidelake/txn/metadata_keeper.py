@@ -22,9 +22,9 @@ from typing import Protocol
 from tidelake.config import TableConfig
 from tidelake.config.keys import read_keys as keys
 from tidelake.env import Env
-from tidelake.files.write_task import IndexTarget
 from tidelake.formats.column_bounds import ColumnBounds
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
+from tidelake.model.index_target import IndexTarget
 from tidelake.timeline import Timeline, update_table_config
 from tidelake.txn.protocol.instant_times import InstantTimes
 

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tidelake.formats.table_schema import parse_avro
 from tidelake.records import META_COLUMNS
-from tidelake.records.schema import parse_avro
 from tidelake.write.avro_nodes import WIDER, core, digits, is_nullable, kind, shown
 
 Node = Any

@@ -9,8 +9,8 @@ from typing import Any
 
 from tidelake.config import TableConfig
 from tidelake.errors import SchemaError, reading
+from tidelake.formats.table_schema import parse_avro
 from tidelake.records import META_COLUMNS
-from tidelake.records.schema import parse_avro
 from tidelake.write.avro_nodes import WIDER, core, digits, is_nullable, kind, shown
 
 

@@ -9,14 +9,15 @@ from tidelake.config.keys import write_keys
 from tidelake.files.write_task import (
     BloomSettings,
     ColumnSet,
-    IndexTarget,
     LogFormat,
     LogSettings,
     ParquetSettings,
     WriteSpec,
 )
 from tidelake.formats.bloom_filter import BloomKind
-from tidelake.records import KeyRule, MergeSpec, SchemaHistory
+from tidelake.formats.schema_history import SchemaHistory
+from tidelake.model.index_target import IndexTarget
+from tidelake.records import KeyRule, MergeSpec
 from tidelake.storage import StorageSpec
 
 

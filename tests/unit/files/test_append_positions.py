@@ -14,9 +14,9 @@ from tidelake.files.write_group import write_group
 from tidelake.files.write_task import CHANGE, POSITION, Change, LogFormat, LogSettings, WriteKind
 from tidelake.formats import record_positions
 from tidelake.formats.log_block import LogBlock, decode_blocks
+from tidelake.operations.open_table import open_state
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.table import open_state
 
 FIRST = "20261115200001000"
 

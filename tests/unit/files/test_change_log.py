@@ -14,8 +14,8 @@ from tidelake.files.write_group import write_group
 from tidelake.files.write_task import Change, WriteKind
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.formats.log_block import BlockKind, decode_blocks
+from tidelake.operations.open_table import open_state
 from tidelake.read.changes import plan_changes
-from tidelake.table import open_state
 
 VERSIONS = (6, 8, 9)
 

@@ -23,7 +23,7 @@ from tidelake.files.column_stats import (
     widest,
 )
 from tidelake.formats.column_bounds import ColumnBounds, ValueKind
-from tidelake.records.schema import stored_schema
+from tidelake.formats.table_schema import stored_schema
 
 FIELDS: dict[str, Any] = {
     "c_bool": "boolean",

@@ -19,11 +19,11 @@ from tidelake.config import CdcMode
 from tidelake.files import read_changes, read_slice
 from tidelake.files.read_slice import decide_slice, read_base
 from tidelake.files.write_task import COLUMNS, Change, WriteKind
+from tidelake.operations.open_table import open_state
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.table import open_state
 
 Row = dict[str, Any]
 #: A write: of each key the row, what it does, and the same for the model.

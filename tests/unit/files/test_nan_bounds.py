@@ -11,11 +11,11 @@ import pytest
 from tests.unit.metadata.test_statistics import made, metadata, write
 from tidelake.metadata import MetadataTable
 from tidelake.model import ColumnStats, TableType
+from tidelake.operations.open_table import open_state
 from tidelake.read import prune
 from tidelake.read.predicate import Compare, Op, may_match
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.table import open_state
 
 #: Row 3 has such a number, in partition r1.
 ODD, EVEN = "r1", "r0"

@@ -15,11 +15,11 @@ from tests.unit.files.written_table import EVENT, WrittenTable
 from tidelake.config import CdcMode
 from tidelake.files import read_changes, read_slice
 from tidelake.files.write_task import COLUMNS, Change, LogFormat, LogSettings, WriteKind
+from tidelake.operations.open_table import open_state
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.records import MergeSpec
-from tidelake.table import open_state
 
 NAMES = [field["name"] for field in WIDE]
 KEYS = "abcdef"

@@ -27,11 +27,11 @@ from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.instant_name import InstantName
 from tidelake.formats.marker_name import heartbeat_path, marker_folder
 from tidelake.model import Action, FileSlice, MergeMode, State
+from tidelake.operations.open_table import open_state
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.records import META_COLUMNS, KeyRule, MergeSpec
 from tidelake.storage import open_storage, storage_spec
-from tidelake.table import open_state
 
 GROUP = "11111111-2222-4333-8444-555555555555-0"
 PARTITION = "city=oslo"

@@ -19,6 +19,7 @@ from tests.unit.txn.toy_table import Toy, environment
 from tidelake.config import CleanOptions
 from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.model import Action, TableType
+from tidelake.operations.open_table import load_state
 from tidelake.read.check import check_table
 from tidelake.read.check_report import CheckReport
 from tidelake.services.clean import clean
@@ -26,7 +27,6 @@ from tidelake.services.restore import restore
 from tidelake.services.rollback import roll_back, roll_back_all_failed
 from tidelake.services.savepoint import savepoint
 from tidelake.storage import MemoryStorage, Storage
-from tidelake.table import load_state
 from tidelake.txn.rollback.rollback import Rollback
 
 

@@ -27,7 +27,8 @@ from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.record_index import epoch_ms, is_index_kept, open_record_index
 from tidelake.metadata.upkeep import GroupToCompact, compact
 from tidelake.model import Action, TableType
-from tidelake.operations.table_services import Caretaker
+from tidelake.operations.open_table import load_state, open_state
+from tidelake.operations.table_services import TableServices, open_table_services
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.spark.datasource.writer import TidelakeWriter
@@ -35,7 +36,6 @@ from tidelake.spark.types.to_avro import avro_schema
 from tidelake.spark.write.index_lookup import KNOWN_FILE, KNOWN_KEY, KNOWN_PATH
 from tidelake.spark.write.record_lookup import found_in
 from tidelake.storage import LocalStorage
-from tidelake.table import load_state, open_caretaker, open_state
 from tidelake.testing import Crash, Fault, FaultyStorage
 from tidelake.timeline import Publisher, load_table_config, update_table_config
 from tidelake.txn import InstantTimes, begin
@@ -268,7 +268,7 @@ def test_a_write_that_was_taken_back_meanwhile_means_a_new_start(tmp_path: Path)
     write(root, range(4, 8), 2)
     before = open_state(root)
     newest = before.timeline.writes()[-1].requested_time
-    open_caretaker(root, {}).roll_back(newest)
+    open_table_services(root, {}).roll_back(newest)
     with pytest.raises(SnapshotLostError, match=f"{newest} was taken back"):
         open_record_index(before.storage, before.config, before.timeline)
 
@@ -288,7 +288,7 @@ def test_an_index_that_tells_of_a_write_being_undone_is_not_looked_into(tmp_path
     env = Env(FaultyStorage(storage, ends))
     options = WriteOptions.from_options({})
     with pytest.raises(Crash):
-        Caretaker(env, load_state(env.storage, {}), options).roll_back(newest)
+        TableServices(env, load_state(env.storage, {}), options).roll_back(newest)
     state = open_state(root)
     assert newest not in {i.requested_time for i in state.timeline.writes()}
     assert open_record_index(state.storage, state.config, state.timeline) is None

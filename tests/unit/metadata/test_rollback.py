@@ -21,10 +21,10 @@ from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.upkeep import compact
 from tidelake.model import TableType
+from tidelake.operations.open_table import load_state
 from tidelake.read.check import check_table
 from tidelake.services.rollback import roll_back, roll_back_all_failed
 from tidelake.storage import MemoryStorage, Storage
-from tidelake.table import load_state
 from tidelake.timeline import load_table_config
 from tidelake.txn import InstantTimes
 

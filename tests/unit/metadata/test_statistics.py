@@ -25,13 +25,13 @@ from tidelake.metadata.keeper import MetadataTableKeeper
 from tidelake.metadata.names import PARTITION_STATS
 from tidelake.metadata.own_table import OwnTable
 from tidelake.model import Action, TableType
+from tidelake.operations.open_table import open_state
 from tidelake.read.check import check_table
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.spark.datasource.writer import TidelakeWriter
 from tidelake.spark.types.to_avro import avro_schema
 from tidelake.storage import LocalStorage
-from tidelake.table import open_state
 from tidelake.timeline import load_table_config, load_timeline
 from tidelake.txn import FileChanges, TableSpec, create_table
 from tidelake.txn.protocol.instant_times import InstantTimes

@@ -26,10 +26,10 @@ from tidelake.formats.marker_name import heartbeat_path
 from tidelake.metadata import MetadataTable
 from tidelake.model import Action, Commit, State
 from tidelake.operations.compaction_run import Compactor
-from tidelake.spark.workers.task_runs import Here, SliceWork, TaskRunner
+from tidelake.operations.open_table import load_state, open_state
+from tidelake.operations.task_runner import Here, SliceWork, TaskRunner
 from tidelake.state.table_state import TableState
 from tidelake.storage import Storage, open_storage
-from tidelake.table import load_state, open_state
 from tidelake.testing import Crash, Fault, FaultyStorage
 from tidelake.view import StorageListing
 
@@ -260,6 +260,10 @@ class Interrupted:
         self._table, self._planned = table, planned
         self._here = Here(attempt=7)
 
+    @property
+    def failures(self) -> tuple[type[Exception], ...]:
+        return ()
+
     def run(
         self, tasks: Sequence[SliceTask], work: SliceWork[R]
     ) -> Generator[tuple[SliceTask, R], None, None]:
@@ -304,6 +308,10 @@ class Watched:
 
     def __init__(self, table: Logged, planned: str, options: Mapping[str, str]) -> None:
         self._table, self._planned, self._options = table, planned, options
+
+    @property
+    def failures(self) -> tuple[type[Exception], ...]:
+        return ()
 
     def run(
         self, tasks: Sequence[SliceTask], work: SliceWork[R]

@@ -12,10 +12,10 @@ from tests.unit.read.test_saved_past import PLAIN, each_kind, rows
 from tests.unit.services.busy_table import options
 from tidelake.env import Env
 from tidelake.model import TableType
+from tidelake.operations.open_table import open_state
 from tidelake.services.archive import archive
 from tidelake.services.savepoint import delete_savepoint, savepoint
 from tidelake.storage import LocalStorage
-from tidelake.table import open_state
 
 BEYOND = options(
     clean_policy="KEEP_LATEST_FILE_VERSIONS",

@@ -70,7 +70,7 @@ class Followed:
 
     def clean(self, commits: int = 1) -> bool:
         retained = {"hoodie.clean.commits.retained": str(commits)}
-        return bool(self.lake.caretaker(retained).clean())
+        return bool(self.lake.table_services(retained).clean())
 
     def _committed(self, commit: Commit) -> str:
         time = commit.completion_time if self.version >= 8 else commit.requested_time
@@ -266,8 +266,8 @@ def test_a_start_behind_archived_writes_is_named(tmp_path: Path) -> None:
     for number in range(8):
         table.write([row("a", number)])
     kept = {"hoodie.keep.min.commits": "3", "hoodie.keep.max.commits": "4"}
-    assert table.lake.caretaker({**kept, "hoodie.clean.commits.retained": "2"}).clean()
-    assert table.lake.caretaker({**kept, "hoodie.clean.commits.retained": "2"}).archive()
+    assert table.lake.table_services({**kept, "hoodie.clean.commits.retained": "2"}).clean()
+    assert table.lake.table_services({**kept, "hoodie.clean.commits.retained": "2"}).archive()
     with pytest.raises(IncrementalRangeError):
         plan_changes(table.lake.state())
     table.check_windows(may_lack=True)

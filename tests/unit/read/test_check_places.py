@@ -11,8 +11,8 @@ import pytest
 from tests.unit.read.test_check import checked, unpacked
 from tidelake.errors import CorruptFileError
 from tidelake.files import read_slice
+from tidelake.operations.open_table import open_state
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.table import open_state
 
 _BASE = re.compile(r"(?P<group>[0-9a-f-]+-0)_[0-9-]+_(?P<time>[0-9]+)\.parquet")
 

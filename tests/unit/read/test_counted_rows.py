@@ -8,8 +8,8 @@ import pytest
 
 from tests.golden import harness
 from tidelake.files import read_footers
+from tidelake.operations.open_table import open_state
 from tidelake.read.counted_rows import count_rows
-from tidelake.table import open_state
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.files.written_table import PARTITION, WrittenTable, row
+from tidelake.operations.open_table import open_state
 from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.table import open_state
 
 BY_LISTING = {"hoodie.metadata.enable": "false"}
 

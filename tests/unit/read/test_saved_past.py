@@ -12,10 +12,10 @@ from tidelake.config import CleanOptions
 from tidelake.env import Env
 from tidelake.errors import TimeTravelError
 from tidelake.model import TableType
+from tidelake.operations.open_table import open_state
 from tidelake.services.clean import clean
 from tidelake.services.savepoint import delete_savepoint, savepoint
 from tidelake.storage import LocalStorage
-from tidelake.table import open_state
 
 each_kind = pytest.mark.parametrize(
     ("version", "table_type"), [(v, t) for v in (6, 8, 9) for t in TableType]

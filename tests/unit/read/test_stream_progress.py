@@ -7,10 +7,10 @@ import pytest
 from tests.golden.harness import load, unpack
 from tests.scenarios.lake import COW, Lake, by_key, row
 from tidelake.errors import IncrementalRangeError
+from tidelake.operations.open_table import open_state
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.stream_progress import Limits, latest_time, next_end
 from tidelake.state.table_state import TableState
-from tidelake.table import open_state
 
 
 def state(name: str, folder: Path) -> TableState:
@@ -55,7 +55,7 @@ def test_a_window_ends_where_cleans_left_something_to_read(tmp_path: Path) -> No
     lake = Lake(tmp_path, COW)
     for number in range(5):
         lake.write([row("a", number)])
-    lake.caretaker({"hoodie.clean.commits.retained": "1"}).clean()
+    lake.table_services({"hoodie.clean.commits.retained": "1"}).clean()
     table = lake.state()
     for start in (None, completions(table)[0]):
         end = next_end(table, start, Limits(files=1))

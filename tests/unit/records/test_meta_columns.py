@@ -9,8 +9,9 @@ from typing import Any
 import fastavro
 import pytest
 
+from tidelake.formats.table_schema import column_names
 from tidelake.records.meta_columns import with_meta_columns
-from tidelake.records.schema import META_COLUMNS, column_names
+from tidelake.records.schema import META_COLUMNS
 
 ADDRESS = {
     "type": "record",

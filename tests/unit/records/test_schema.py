@@ -8,16 +8,14 @@ import pyarrow as pa
 import pytest
 
 from tidelake.errors import Malformed, SchemaError
+from tidelake.formats.table_schema import avro_fields, column_names, list_of
 from tidelake.records.schema import (
     ELEMENT,
     META_COLUMNS,
     Source,
     arrow_schema,
-    avro_fields,
-    column_names,
     conform,
     constant_column,
-    list_of,
 )
 
 UTC = pa.timestamp("us", tz="UTC")

@@ -7,9 +7,10 @@ from tidelake.formats.schema_history import (
     MapType,
     RecordType,
     SchemaField,
+    SchemaHistory,
 )
 from tidelake.records.schema import ELEMENT, Source
-from tidelake.records.schema_versions import SchemaHistory
+from tidelake.records.schema_versions import column_sources
 
 
 def column(at: int, name: str, kind: FieldType = "string") -> SchemaField:
@@ -28,12 +29,12 @@ HISTORY = SchemaHistory(versions=(FIRST, RENAMED, REUSED), target=REUSED)
 
 
 def test_a_file_is_read_by_the_schema_of_its_time() -> None:
-    assert HISTORY.sources("20251231000000000") == {
+    assert column_sources(HISTORY, "20251231000000000") == {
         "id": Source("id"),
         "remark": Source("note"),
         "price": Source(None),
     }
-    assert HISTORY.sources("20260101000000000") == {
+    assert column_sources(HISTORY, "20260101000000000") == {
         "id": Source("id"),
         "remark": Source("remark"),
         "price": Source(None),
@@ -41,7 +42,7 @@ def test_a_file_is_read_by_the_schema_of_its_time() -> None:
 
 
 def test_a_file_of_the_newest_schema_needs_no_mapping() -> None:
-    assert HISTORY.sources("20260103000000000") is None
+    assert column_sources(HISTORY, "20260103000000000") is None
 
 
 def test_renames_inside_structs_lists_and_maps() -> None:
@@ -62,7 +63,7 @@ def test_renames_inside_structs_lists_and_maps() -> None:
 
     old, new = schema(0, old_inner), schema(5, new_inner)
     renamed = {"z": Source("x")}
-    assert SchemaHistory(versions=(old, new), target=new).sources("1") == {
+    assert column_sources(SchemaHistory(versions=(old, new), target=new), "1") == {
         "s": Source("s", renamed),
         "l": Source("l", {ELEMENT: Source(ELEMENT, renamed)}),
         "m": Source("m", {ELEMENT: Source(ELEMENT, renamed)}),

@@ -11,6 +11,7 @@ from tidelake.config import CompactionOptions, CompactionStrategy, CompactionTri
 from tidelake.errors import ConfigError, MissingFileError
 from tidelake.formats.plans import CompactionOperation
 from tidelake.model import Action, BaseFile, FileGroupId, FileSlice, Instant, LogFile, State
+from tidelake.operations.open_table import open_state
 from tidelake.services.compaction import (
     is_due,
     narrowed,
@@ -18,7 +19,6 @@ from tidelake.services.compaction import (
     plan_compaction,
     planned_slices,
 )
-from tidelake.table import open_state
 from tidelake.timeline import Timeline, TimelineContents
 from tidelake.view import StorageListing, TableView
 

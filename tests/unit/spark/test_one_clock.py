@@ -10,8 +10,8 @@ import pytest
 from tests.scenarios.lake import COW, Lake
 from tidelake.config import WriteOptions
 from tidelake.operations import write_session
+from tidelake.operations.open_table import load_state
 from tidelake.operations.write_session import WriteSession
-from tidelake.table import load_state
 
 SHARED = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}
 SKEW = {"hoodie.time.generator.max_expected_clock_skew_ms": "70"}

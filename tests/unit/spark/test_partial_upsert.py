@@ -17,12 +17,12 @@ from tidelake.errors import ConfigError, SchemaError, TidelakeError, Unsupported
 from tidelake.files import read_slice
 from tidelake.model import TableType
 from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.open_table import load_state, open_state
+from tidelake.operations.task_runner import Here
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.spark.datasource.writer import TidelakeWriter
 from tidelake.spark.types.to_avro import avro_schema
-from tidelake.spark.workers.task_runs import Here
 from tidelake.storage import open_storage
-from tidelake.table import load_state, open_state
 from tidelake.txn import create_table
 from tidelake.write.table_spec import table_spec
 

@@ -14,9 +14,9 @@ from tests.golden.local_table import masked_slice
 from tidelake.errors import CorruptFileError
 from tidelake.files import ReadSpec, SliceTask, read_slice
 from tidelake.formats.log_block import BlockKind, decode_blocks
+from tidelake.operations.open_table import open_state
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.snapshot import plan_snapshot
-from tidelake.table import open_state
 
 TABLES = ["v6_mor_avro", "v9_mor_bucket_event_time"]
 Read = Callable[[SliceTask, ReadSpec], Iterable[pa.RecordBatch]]

@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit.txn.toy_table import KINDS, PARTITION, SCHEMA, Toy, new_storage
 from tidelake.config import TableConfig
-from tidelake.files.write_task import IndexTarget
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.model import State, TableType
+from tidelake.model.index_target import IndexTarget
 from tidelake.storage import MemoryStorage
 from tidelake.timeline import Timeline, load_timeline
 from tidelake.txn import FileChanges, InstantTimes, Transaction, begin, changes_of

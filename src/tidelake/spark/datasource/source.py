@@ -24,6 +24,7 @@ from typing_extensions import override
 from tidelake.errors import ConfigError
 from tidelake.files import read_slice
 from tidelake.operations.bins import pack
+from tidelake.operations.open_table import open_state
 from tidelake.read.query import is_changes_query, plan_change_rows, plan_rows
 from tidelake.read.scan import Selection, output_columns
 from tidelake.records import arrow_schema, conform
@@ -31,7 +32,6 @@ from tidelake.spark.datasource.shares import PARALLELISM, Share, json_changes, p
 from tidelake.spark.datasource.writer import TidelakeWriter
 from tidelake.spark.read.dataframe import CHANGES_SCHEMA
 from tidelake.spark.types.from_arrow import spark_schema
-from tidelake.table import open_state
 
 
 class TidelakeSource(DataSource):

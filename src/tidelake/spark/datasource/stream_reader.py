@@ -29,6 +29,7 @@ from tidelake.config.keys import read_keys as keys
 from tidelake.errors import ConfigError, IncrementalRangeError
 from tidelake.files import read_slice
 from tidelake.operations.bins import pack
+from tidelake.operations.open_table import open_state
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.query import is_changes_query
@@ -44,7 +45,6 @@ from tidelake.read.stream_progress import (
 from tidelake.records import conform
 from tidelake.spark.datasource.shares import PARALLELISM, Share, json_changes, path_of
 from tidelake.state.table_state import TableState
-from tidelake.table import open_state
 
 _TIME = "time"
 _COMMIT = "commit"

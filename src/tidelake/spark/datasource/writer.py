@@ -17,24 +17,23 @@ from typing_extensions import override
 
 from tidelake.config import DuplicatePolicy, WriteOperation, WriteOptions
 from tidelake.env import Env
-from tidelake.errors import ConfigError, NotATableError, TableNotFoundError
+from tidelake.errors import ConfigError
 from tidelake.files.write_task import WriteSpec
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.model import Commit
 from tidelake.operations.compaction_run import inline_compaction
+from tidelake.operations.open_table import create_table_of, load_state, table_exists
 from tidelake.operations.staged_write import StagedFile, bring_in, keyed, stage
 from tidelake.operations.staging import StagingArea
+from tidelake.operations.task_runner import Here
 from tidelake.operations.write_session import Choice, WriteSession
-from tidelake.spark.types.to_avro import avro_schema
-from tidelake.spark.workers.task_runs import Here
-from tidelake.spark.workers.write_tasks import WriteWork, token_of_task
+from tidelake.spark.types.to_avro import FrameColumns
+from tidelake.spark.workers.write_tasks import token_of_task
 from tidelake.storage import open_storage
-from tidelake.table import load_state
-from tidelake.timeline import load_table_config
-from tidelake.txn import InstantTimes, Transaction, create_table
+from tidelake.txn import InstantTimes, Transaction
 from tidelake.txn.protocol.retry import retry_on_conflict
 from tidelake.write.operation import REPLACING, action_of
-from tidelake.write.table_spec import table_spec
+from tidelake.write.write_work import WriteWork
 
 #: Operations whose rows need no look at the table, unless it has buckets.
 _ADDING = frozenset(
@@ -72,7 +71,7 @@ class TidelakeWriter(DataSourceArrowWriter):
         self._operation = _operation(given, overwrite=overwrite)
         self._create_if_absent(given)
         session = self._session()
-        self._choice = session.choose(self._operation, schema, None)
+        self._choice = session.choose(self._operation, FrameColumns(schema), None)
         self._area = StagingArea.of_new_write(session.env)
         self._instant: str | None = None
         self._spec: WriteSpec | None = None
@@ -89,7 +88,7 @@ class TidelakeWriter(DataSourceArrowWriter):
         """Write or lay aside the rows of one task."""
         if self._spec is None:
             env = Env(open_storage(self._path, self._options))
-            return Laid(staged=stage(env, self._area, iterator, self._choice))
+            return Laid(staged=stage(env, self._area, iterator, self._choice, token_of_task()))
         work = WriteWork(spec=self._spec, plan=None, is_sorted=not self._choice.keys.partition)
         rows = (keyed(batch, self._choice) for batch in iterator if len(batch))
         done = work.write(rows, token_of_task())
@@ -139,7 +138,7 @@ class TidelakeWriter(DataSourceArrowWriter):
         session = self._session()
         self._area.keep_alive(session.env)
         # The table may have got other columns since the tasks began.
-        now = session.choose(self._operation, self._schema, None)
+        now = session.choose(self._operation, FrameColumns(self._schema), None)
         choice = replace(self._choice, schema=now.schema)
         return bring_in(session, choice, staged, token_of_task())
 
@@ -167,13 +166,8 @@ class TidelakeWriter(DataSourceArrowWriter):
 
     def _create_if_absent(self, given: WriteOptions) -> None:
         storage = open_storage(self._path, self._options)
-        try:
-            load_table_config(storage)
-        except (TableNotFoundError, NotATableError):
-            name = storage.spec.uri.rstrip("/").rpartition("/")[2]
-            columns = [T.StructField(f.name, f.dataType) for f in self._schema.fields]
-            avro = avro_schema(T.StructType(columns), name)
-            create_table(Env(storage), table_spec(avro, given, name=name))
+        if not table_exists(storage):
+            create_table_of(Env(storage), FrameColumns.of_any_rows(self._schema), given)
 
     def _goes_at_once(self, choice: Choice, given: WriteOptions) -> bool:
         """Return whether tasks can write their rows to new file groups by themselves."""

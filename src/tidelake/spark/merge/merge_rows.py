@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.errors import SchemaError
-from tidelake.files.write_task import CHANGE, COLUMNS, Change
+from tidelake.files.write_task import CHANGE, CHECK, COLUMNS, GROUP, Change
 from tidelake.records import MergeSpec
 from tidelake.records.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, top_level
 from tidelake.spark.merge.merge_clauses import Deed, Expression, MergeRequest, Side
@@ -33,14 +33,7 @@ from tidelake.spark.merge.merge_plan import (
 from tidelake.spark.session.sql_settings import spark_reason
 from tidelake.spark.types.fitting import Typed
 from tidelake.spark.workers.worker_process import mapped
-from tidelake.spark.write.incoming_rows import (
-    CHECK,
-    GROUP,
-    ODD,
-    Incoming,
-    content_hash,
-    unreadable_rows,
-)
+from tidelake.spark.write.incoming_rows import ODD, Incoming, content_hash, unreadable_rows
 from tidelake.spark.write.key_columns import KeyColumns, bucket
 from tidelake.spark.write.ordering import is_older_than
 from tidelake.spark.write.row_count import bad_rows

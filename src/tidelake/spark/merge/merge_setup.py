@@ -22,6 +22,7 @@ from tidelake.spark.merge.merge_plan import (
 )
 from tidelake.spark.merge.merge_rows import MergeRows
 from tidelake.spark.types.from_arrow import spark_schema
+from tidelake.spark.types.to_avro import FrameColumns
 from tidelake.spark.write.incoming_rows import user_columns
 from tidelake.write.partial import logs_changed_columns
 
@@ -47,7 +48,7 @@ def set_up(
     fields += [T.StructField(name, own[name.lower()]) for name in new]
     names = [f.name for f in fields]
     schema = T.StructType(fields)
-    choice = session.choose(WriteOperation.UPSERT, schema, write_id, by_key=False)
+    choice = session.choose(WriteOperation.UPSERT, FrameColumns(schema), write_id, by_key=False)
     times = {f.name for f in choice.keys.partition if f.kind is PartitionFieldType.TIMESTAMP}
     may_leave_out = session.options.logs_changed_columns or (
         config.table_type is TableType.COPY_ON_WRITE

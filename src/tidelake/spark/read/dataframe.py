@@ -24,8 +24,9 @@ from tidelake.config import MergePath
 from tidelake.files import ChangeTask, ReadSpec, SliceTask, answers_from_logs
 from tidelake.records import arrow_schema
 from tidelake.spark.read import native
-from tidelake.spark.read.file_discovery import PATHS_WITHOUT_JOB, cores_of
+from tidelake.spark.read.file_discovery import PATHS_WITHOUT_JOB
 from tidelake.spark.read.native import BaseFiles, Layout
+from tidelake.spark.session.cores import cpu_cores
 from tidelake.spark.session.reach import spark_reaches
 from tidelake.spark.types.from_arrow import spark_schema
 from tidelake.spark.workers import workers
@@ -84,7 +85,7 @@ def to_dataframe(
     for layout, of in logged.items():
         parts += _Masked(spark, spec, target, merge_path).parts(of, layout)
     if ours:
-        parts.append(workers.merged_rows(spark, ours, spec, spark_schema(target), cores_of(spark)))
+        parts.append(workers.merged_rows(spark, ours, spec, spark_schema(target), cpu_cores(spark)))
     if not parts:
         return native.empty_frame(spark, target)
     return reduce(DataFrame.unionByName, parts)
@@ -99,7 +100,7 @@ def _merged_in_workers(
         return logged
     base_bytes = sum(task.base_size_bytes for task in logged)
     total = base_bytes + sum(task.log_size_bytes for task in logged)
-    is_small = total > _here_bytes(spec) and base_bytes <= _MERGED_BYTES * cores_of(spark)
+    is_small = total > _here_bytes(spec) and base_bytes <= _MERGED_BYTES * cpu_cores(spark)
     if merge_path is MergePath.AUTO and is_small:
         return logged
     return frozenset(
@@ -115,7 +116,7 @@ def changes_dataframe(
     """Return changes as Hudi's `cdc` format shows them: images are rows as JSON."""
     if not tasks:
         return spark.createDataFrame([], CHANGES_SCHEMA)
-    found = workers.changes(spark, tasks, spec, cores_of(spark))
+    found = workers.changes(spark, tasks, spec, cpu_cores(spark))
     images = (F.to_json(side).alias(side) for side in ("before", "after"))
     return found.select("op", "ts_ms", *images)
 
@@ -190,7 +191,7 @@ class _Masked:
                 )
                 return self._at_once(tasks, layout, running)
         if log_bytes <= _AT_ONCE_BYTES:
-            frame = workers.verdicts(self.spark, tasks, self.spec, cores_of(self.spark))
+            frame = workers.verdicts(self.spark, tasks, self.spec, cpu_cores(self.spark))
             return self._at_once(tasks, layout, (row.asDict() for row in frame.collect()))
         return self._lazily(tasks, layout)
 
@@ -208,14 +209,14 @@ class _Masked:
         streams = [v["rows"] for v in found if v["rows"] is not None]
         if sum(map(len, streams)) > _CARRIED_BYTES:
             schema = spark_schema(self.target)
-            cores = cores_of(self.spark)
+            cores = cpu_cores(self.spark)
             parts.append(workers.decided_rows(self.spark, tasks, self.spec, schema, cores))
         elif any(workers.from_ipc(s).num_rows for s in streams):
             parts.append(workers.given_rows(self.spark, streams, spark_schema(self.target)))
         return parts
 
     def _lazily(self, tasks: Sequence[SliceTask], layout: Layout) -> list[DataFrame]:
-        schema, cores = spark_schema(self.target), cores_of(self.spark)
+        schema, cores = spark_schema(self.target), cpu_cores(self.spark)
         based = [t for t in tasks if t.base_path is not None]
         if sum(t.base_size_bytes for t in based) > _MASKED_BYTES:
             return [workers.merged_rows(self.spark, tasks, self.spec, schema, cores)]

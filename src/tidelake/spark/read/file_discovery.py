@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from tidelake.spark.session.cores import cpu_cores
 
 #: Spark looks up as many paths in the driver, and more than these in a job.
 PATHS_WITHOUT_JOB = 32
@@ -18,20 +19,10 @@ _PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 #: Nobody sets this; Spark checks that a default is a value that the setting may have.
 _UNSET = str(2**31 - 2)
 _TASKS_A_CORE = 2
-#: Where a session does not tell how many cores it has.
-_UNKNOWN_CORES = 16
 
 _lock = threading.Lock()
 #: By session and setting: how many reads have changed it at once, and what was set before.
 _changed: WeakKeyDictionary[SparkSession, dict[str, tuple[int, str]]] = WeakKeyDictionary()
-
-
-def cores_of(spark: SparkSession) -> int:
-    """Return how many tasks run at once in a session."""
-    try:
-        return spark.sparkContext.defaultParallelism
-    except (AttributeError, PySparkException):
-        return _UNKNOWN_CORES  # Spark Connect has no context to ask.
 
 
 @contextmanager
@@ -46,7 +37,7 @@ def quick_discovery(spark: SparkSession, paths: int, *, is_local: bool) -> Itera
         yield
         return
     key = _THRESHOLD if is_local else _PARALLELISM
-    _enter(spark, key, _ALL_PATHS if is_local else _TASKS_A_CORE * cores_of(spark))
+    _enter(spark, key, _ALL_PATHS if is_local else _TASKS_A_CORE * cpu_cores(spark))
     try:
         yield
     finally:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import types as T  # noqa: N812 - the customary name
@@ -27,6 +29,31 @@ _PRIMITIVES: dict[type[T.DataType], Any] = {
     T.TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
 }
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class FrameColumns:
+    """The columns of a DataFrame, as a write asks for them."""
+
+    schema: T.StructType
+
+    @classmethod
+    def of_any_rows(cls, schema: T.StructType) -> FrameColumns:
+        """Return the columns of a DataFrame for rows of which any value may be null."""
+        return cls(T.StructType([T.StructField(f.name, f.dataType) for f in schema.fields]))
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the names of the columns."""
+        return self.schema.names
+
+    def only(self, names: Sequence[str]) -> FrameColumns:
+        """Return those of the columns that have one of `names`."""
+        return FrameColumns(T.StructType([f for f in self.schema.fields if f.name in names]))
+
+    def avro_schema(self, table_name: str) -> str:
+        """Return the schema that a table of these columns has; raise as `avro_schema` does."""
+        return avro_schema(self.schema, table_name)
 
 
 def avro_schema(schema: T.StructType, table_name: str) -> str:

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
-from tidelake.files.write_task import CHANGE, COLUMNS, POSITION, ROW
+from tidelake.files.write_task import CHANGE, CHECK, COLUMNS, GROUP, POSITION, ROW
 from tidelake.records import META_COLUMNS
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY, SEQUENCE_NUMBER
 from tidelake.spark.write.key_columns import KeyColumns, bucket, is_nullable
@@ -17,14 +17,8 @@ from tidelake.write.index import bucket_word
 from tidelake.write.key_spec import KeySpec
 from tidelake.write.sizing import Share
 
-#: A file id, or the number of a bucket as eight digits; null as long as no group is chosen.
-GROUP = "_tidelake_group"
-#: A number in the place of partition path and group, where the groups of a write are numbered.
-PLACE = "_tidelake_place"
 #: Whether only Python can tell the bucket of a key.
 ODD = "_tidelake_odd"
-#: A hash of the key and the partition path, by which a second evaluation is held to the first.
-CHECK = "_tidelake_check"
 
 #: Up to this many partitions are told apart inside an expression; more take a join.
 _EXPRESSED_PARTITIONS = 64

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.errors import UnsupportedTableError
-from tidelake.files.write_task import CHANGE, POSITION, Change
+from tidelake.files.write_task import CHANGE, CHECK, GROUP, POSITION, Change
 from tidelake.model import FileSlice, MergeMode
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.records import MergeSpec, arrow_schema
@@ -19,7 +19,7 @@ from tidelake.records.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, top_l
 from tidelake.spark.read.dataframe import to_dataframe
 from tidelake.spark.session.reach import spark_reaches
 from tidelake.spark.types.from_arrow import spark_schema
-from tidelake.spark.write.incoming_rows import CHECK, GROUP, Incoming
+from tidelake.spark.write.incoming_rows import Incoming
 from tidelake.spark.write.key_columns import KeyColumns
 from tidelake.spark.write.ordering import comparable, is_lower
 from tidelake.spark.write.path_values import PathValues, following_paths

@@ -8,8 +8,8 @@ from itertools import count
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
+from tidelake.files.write_task import GROUP, PLACE
 from tidelake.records.schema import PARTITION_PATH
-from tidelake.spark.write.incoming_rows import GROUP, PLACE
 
 #: So many rows, beside so many bytes of base files to rewrite, are done in one task before a
 #: shuffle would have begun.

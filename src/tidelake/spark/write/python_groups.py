@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 - the customary name
 
+from tidelake.files.write_task import GROUP
 from tidelake.formats.hashing_metadata import HashingMetadata
 from tidelake.records.keys import bucket_of, split_record_key
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
 from tidelake.spark.workers.worker_process import mapped
-from tidelake.spark.write.incoming_rows import GROUP
 from tidelake.write.ring import file_ids
 
 

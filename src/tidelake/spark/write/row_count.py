@@ -17,10 +17,11 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tidelake.errors import SchemaError
 from tidelake.files.new_file import nested_partition
+from tidelake.files.write_task import CHECK, GROUP
 from tidelake.formats.partition_path import nested
 from tidelake.records.schema import PARTITION_PATH
 from tidelake.spark.workers.worker_process import mapped
-from tidelake.spark.write.incoming_rows import CHECK, GROUP, ODD, Incoming
+from tidelake.spark.write.incoming_rows import ODD, Incoming
 from tidelake.write.plan import Workload
 
 _TALLY = T.StructType([T.StructField("tally", T.BinaryType())])

@@ -8,21 +8,20 @@ A bulk insert keeps no rows: its first run looks at their keys alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Protocol
 
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from tidelake.config import DuplicatePolicy, IndexType, SortMode, WriteOperation, WriteOptions
 from tidelake.config.keys import write_keys
 from tidelake.env import Env
-from tidelake.errors import InputChangedError, SchemaError, UnsupportedTableError
-from tidelake.files.write_task import ColumnSet
+from tidelake.errors import ConfigError, InputChangedError, SchemaError, UnsupportedTableError
+from tidelake.files.write_task import GROUP, ColumnSet
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.model import Commit, MergeMode
 from tidelake.operations.compaction_run import inline_compaction
@@ -33,12 +32,14 @@ from tidelake.spark.merge.merge_clauses import MergeRequest
 from tidelake.spark.merge.merge_plan import condition_of_target, matching, sides
 from tidelake.spark.merge.merge_rows import count_changes, unsure_inserts, without_stale
 from tidelake.spark.merge.merge_setup import set_up
+from tidelake.spark.session.cores import cpu_cores
 from tidelake.spark.types.fitting import Typed
+from tidelake.spark.types.to_avro import FrameColumns
+from tidelake.spark.workers.index_tasks import forget_keys
 from tidelake.spark.workers.metadata_groups import compact_on
 from tidelake.spark.workers.task_runs import OnSpark
-from tidelake.spark.workers.write_tasks import WriteWork, Written, written
+from tidelake.spark.workers.write_tasks import written
 from tidelake.spark.write.incoming_rows import (
-    GROUP,
     ODD,
     Incoming,
     assigned,
@@ -64,6 +65,7 @@ from tidelake.spark.write.record_lookup import Doubts, RecordLookup
 from tidelake.spark.write.row_count import bad_rows, count_by_spark, count_rows, refuse_bad_rows
 from tidelake.state.table_state import TableSchema, TableState
 from tidelake.txn import Transaction
+from tidelake.txn.protocol.retry import retry_on_conflict
 from tidelake.write.groups import live_groups
 from tidelake.write.index import Index
 from tidelake.write.operation import REPLACING, planned_partitions, planned_stats
@@ -73,6 +75,7 @@ from tidelake.write.plan import Workload, WritePlan
 from tidelake.write.ring import Rings
 from tidelake.write.schema_evolution import without_meta_columns
 from tidelake.write.sharing import refuse_exclusive
+from tidelake.write.write_work import WriteWork, Written
 
 #: Sort modes that bring the rows of a partition together, and those that order them.
 _REPARTITIONED = frozenset(
@@ -89,8 +92,6 @@ _SORTED = frozenset(
 _FEW_ROWS = 100_000
 #: What the columns are called that hold ordering values of before an update.
 _BEFORE = "_tidelake_before_"
-#: Where a session does not tell how many cores it has.
-_UNKNOWN_CORES = 16
 
 
 class ReadTarget(Protocol):
@@ -130,7 +131,7 @@ class Writer:
         done = self._session.done_before(write_id)
         if done is not None:
             return done
-        choice = self._session.choose(operation, frame.schema, write_id)
+        choice = self._session.choose(operation, FrameColumns(frame.schema), write_id)
         rows = _keyed(frame, choice)
         if self._goes_at_once(choice):
             return self._bulk(rows, choice)
@@ -138,9 +139,26 @@ class Writer:
             return self._overwrite(rows, choice)
         return self._change(rows, choice)
 
+    def write_as_told(self, frame: DataFrame, write_id: str | None = None) -> Commit:
+        """Write rows as `hoodie.datasource.write.operation` says: upsert them unless it is set.
+
+        The operation `delete_partition` leaves the rows aside and retires the partitions that
+        `hoodie.datasource.write.partitions.to.delete` names.
+        """
+        options = self._session.options
+        if options.operation is not WriteOperation.DELETE_PARTITION:
+            return self.write(options.operation, frame, write_id)
+        if not options.partitions_to_delete:
+            raise ConfigError(
+                "the operation delete_partition takes no rows, and no partition is named",
+                next_step="call Table.delete_partitions, or name the partitions in "
+                f"{write_keys.PARTITIONS_TO_DELETE.name}",
+            )
+        return self.delete_partitions(options.partitions_to_delete, write_id)
+
     def content(self, operation: WriteOperation, frame: DataFrame) -> str:
         """Return what a commit of these rows would say of them, which tells them from others."""
-        choice = self._session.choose(operation, frame.schema, None)
+        choice = self._session.choose(operation, FrameColumns(frame.schema), None)
         return count_by_spark(_keyed(frame, choice)).content
 
     def delete_read(self, frame: DataFrame, write_id: str | None = None) -> Commit:
@@ -540,7 +558,7 @@ class Writer:
         if not session.config.populate_meta_fields:
             # Such rows do not say which file they come from, so their keys have to find it.
             return self.write(operation, frame, write_id)
-        choice = session.choose(operation, frame.schema, write_id, by_key=False)
+        choice = session.choose(operation, FrameColumns(frame.schema), write_id, by_key=False)
         if brought is not None:
             choice = replace(choice, columns=brought.names, column_sets=(brought,))
         required = [n for n in choice.schema.required if n in choice.columns]
@@ -584,7 +602,7 @@ class Writer:
     ) -> Commit:
         """Commit a write to which file groups give way."""
         gone = self._session.replaced_keys(txn, stats, replaced)
-        forgotten = () if gone is None else gone.forget(self._spark)
+        forgotten = () if gone is None else forget_keys(self._spark, gone)
         return self._session.commit(
             txn,
             (*stats, *forgotten),
@@ -605,17 +623,32 @@ class Writer:
             made = written(frame.coalesce(1), replace(work, is_sorted=False))
         else:
             weights = plan.weights(workload, self._session.record_bytes)
-            arranged, places = spread(frame, weights, workload.rows, self._cores(), parallelism)
+            arranged, places = spread(
+                frame, weights, workload.rows, cpu_cores(self._spark), parallelism
+            )
             made = written(arranged, replace(work, places=places))
         if (made.rows, made.checksum) != (workload.rows, workload.checksum):
             raise _changed(workload.rows, made.rows)
         return made
 
-    def _cores(self) -> int:
-        try:
-            return self._spark.sparkContext.defaultParallelism
-        except (AttributeError, PySparkException):
-            return _UNKNOWN_CORES  # Spark Connect has no context to ask.
+
+def committed(
+    spark: SparkSession,
+    env: Env,
+    options: WriteOptions,
+    load: Callable[[], TableState],
+    write: Callable[[Writer, TableState], Commit],
+) -> Commit:
+    """Return what a write commits; one that has to give way starts anew, if the options say so.
+
+    `load` gives the table for each attempt.
+    """
+
+    def attempt() -> Commit:
+        state = load()
+        return write(Writer(spark, env, state, options), state)
+
+    return retry_on_conflict(env, options.concurrency.retries, attempt)
 
 
 def _told(choice: Choice, content: str) -> str | None:

@@ -228,10 +228,10 @@ def _once_settled(world: Simulation, history: History, journal: Journal) -> list
     sharing = history.sharing()
     finish_restore(env, sharing, journal)
     try:
-        sharing.caretaker(env).roll_back_failed()
+        sharing.table_services(env).roll_back_failed()
     except CorruptFileError as error:
         refuse_real_damage(error)
-        replace(sharing, with_stats=False).caretaker(env).roll_back_failed()
+        replace(sharing, with_stats=False).table_services(env).roll_back_failed()
     state = sharing.state(env)
     left = failed_writes(state.timeline, state.contents)
     wrong = [f"{i.requested_time} is still pending an hour later" for i in left]
@@ -246,7 +246,7 @@ def finish_restore(env: Env, sharing: Sharing, journal: Journal) -> None:
     for instant in state.timeline.pending:
         if instant.action is Action.RESTORE:
             to = state.contents.restore_plan(instant).savepoint_to_restore_timestamp or ""
-            journal.refused += sharing.caretaker(env).restore(to).instants
+            journal.refused += sharing.table_services(env).restore(to).instants
 
 
 def shrink(history: History, is_wrong: Callable[[History], bool]) -> History:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-from pyspark.sql import types as T  # noqa: N812 - the customary name
+from dataclasses import dataclass
 
 from tidelake.env import Env
 from tidelake.errors import InstantLostError
@@ -41,30 +40,40 @@ Row = tuple[int, "int | None", "int | None", str]
 Changes = Mapping[str, "Row | None"]
 Rows = dict[str, Row]
 
-SCHEMA = json.dumps(
-    {
-        "type": "record",
-        "name": "toy",
-        "fields": [
-            {"name": "key", "type": ["null", "string"], "default": None},
-            {"name": "part", "type": ["null", "string"], "default": None},
-            {"name": "ts", "type": ["null", "long"], "default": None},
-            {"name": "a", "type": ["null", "long"], "default": None},
-            {"name": "b", "type": ["null", "long"], "default": None},
-        ],
-    }
-)
-_COLUMNS = (
-    *(("key", T.StringType()), ("part", T.StringType())),
-    *((name, T.LongType()) for name in ("ts", "a", "b")),
-)
+_TYPES = {"key": "string", "part": "string", "ts": "long", "a": "long", "b": "long"}
 _FIRST_OWN_LOGS = 8
 
 
-def toy_struct(more: Iterable[str] = ()) -> T.StructType:
+@dataclass(frozen=True, slots=True)
+class ToyColumns:
+    """The columns of toy rows, by their Avro types."""
+
+    types: Mapping[str, str]
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the names of the columns."""
+        return tuple(self.types)
+
+    def only(self, names: Sequence[str]) -> ToyColumns:
+        """Return those of the columns that have one of `names`."""
+        return ToyColumns({name: kind for name, kind in self.types.items() if name in names})
+
+    def avro_schema(self, table_name: str) -> str:
+        """Return the schema that a table of these columns has."""
+        fields = [
+            {"name": name, "type": ["null", kind], "default": None}
+            for name, kind in self.types.items()
+        ]
+        return json.dumps({"type": "record", "name": table_name, "fields": fields})
+
+
+SCHEMA = ToyColumns(_TYPES).avro_schema("toy")
+
+
+def toy_columns(more: Iterable[str] = ()) -> ToyColumns:
     """Return the columns of rows that somebody writes, with some that the table may not have."""
-    added = ((name, T.LongType()) for name in more)
-    return T.StructType([T.StructField(name, kind) for name, kind in (*_COLUMNS, *added)])
+    return ToyColumns({**_TYPES, **dict.fromkeys(more, "long")})
 
 
 def create_toy(

@@ -22,6 +22,11 @@ class ToyRunner:
     linger: Callable[[], None] = lambda: None
     """Takes as long as the rows of a slice take."""
 
+    @property
+    def failures(self) -> tuple[type[Exception], ...]:
+        """Return nothing: what goes wrong here is an error of ours."""
+        return ()
+
     def run(
         self, tasks: Sequence[SliceTask], work: Any
     ) -> Generator[tuple[SliceTask, Any], None, None]:

@@ -3,7 +3,7 @@
 `begin`, in `txn.protocol.begin`
 1. The metadata table is brought up to date with the table, or its names leave the table's
    properties: see `txn.metadata_keeper`. A crash leaves a table whose readers list storage.
-2. Failed writes are rolled back: see `txn.rollback.rollback`. The next `begin` goes on where this one ended.
+2. Failed writes are rolled back: see `txn.rollback`. The next `begin` goes on where this one ended.
 3. `requested` appears. A crash leaves an instant without files.
 
    The heartbeat appears after it, and is renewed from now on.

@@ -68,8 +68,8 @@ def test_a_stream_that_fell_behind_says_so_and_starts_anew(tmp_path: Path) -> No
     }
     for number in range(6):
         lake.write([row("a", 2 + number), row(f"b{number}", 1, p="y")])
-    lake.caretaker(keeps).clean()
-    lake.caretaker(keeps).archive()
+    lake.table_services(keeps).clean()
+    lake.table_services(keeps).archive()
     with pytest.raises(IncrementalRangeError, match="start the stream anew"):
         read(stream(lake), at)
     assert sorted(read(stream(lake, maxFilesPerTrigger="1"))[0]) == sorted(lake.rows())
@@ -104,7 +104,7 @@ def test_a_stream_of_changes_tells_that_a_clean_took_what_it_needs(
     lake.compactor().run(planned)
     lake.write([row("b", 2)])
     assert sorted(ops(at)[0]) == ["u", "u"]
-    lake.caretaker({"hoodie.clean.commits.retained": "1"}).clean()
+    lake.table_services({"hoodie.clean.commits.retained": "1"}).clean()
     with pytest.raises(IncrementalRangeError, match=r"was cleaned\n  next: start the stream anew"):
         ops(at)
 
@@ -116,15 +116,15 @@ def test_commits_that_were_brought_and_undone_are_told(
 ) -> None:
     lake = Lake(tmp_path, MOR, version, BUCKETS)
     kept = lake.write([row("a", 1)])
-    lake.caretaker().savepoint(kept.requested_time, "")
+    lake.table_services().savepoint(kept.requested_time, "")
     at = read(stream(lake))[1]
     gone = lake.write([row("b", 1)])
     found, beyond = read(stream(lake), at)
     assert found == ["b"]
     if undo == "restore":
-        lake.caretaker().restore(kept.requested_time)
+        lake.table_services().restore(kept.requested_time)
     else:
-        lake.caretaker().roll_back(gone.requested_time)
+        lake.table_services().roll_back(gone.requested_time)
     for begun in ((beyond, beyond), (at, beyond)):
         with pytest.raises(IncrementalRangeError, match=f"commit {gone.requested_time}, whose"):
             stream(lake).partitions(*begun)
@@ -151,13 +151,13 @@ def test_what_services_did_and_what_was_archived_is_not_undone(
     assert compacted is not None
     _, at = read(stream(lake))
     if undo:
-        lake.caretaker().roll_back(compacted.requested_time)
+        lake.table_services().roll_back(compacted.requested_time)
     else:
         keeps = {"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3"}
         for number in range(6):
             lake.write([row("a", 2 + number)])
         _, at = read(stream(lake), at)
-        lake.caretaker({**keeps, "hoodie.clean.commits.retained": "1"}).archive()
+        lake.table_services({**keeps, "hoodie.clean.commits.retained": "1"}).archive()
         at["commit"] = list(lake.state().history.completion_times())[-1]
     assert read(stream(lake), at) == ([], at)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tidelake.errors import ConfigError
 from tidelake.files import SliceTask, WriteToken
-from tidelake.spark.workers.task_runs import Here
+from tidelake.operations.task_runner import Here
 
 
 def task(number: int) -> SliceTask:

@@ -7,14 +7,13 @@ import pyarrow as pa
 import pytest
 
 from tidelake.errors import CorruptFileError, InputChangedError, SnapshotLostError
-from tidelake.files.write_task import WriteSpec, WriteToken
+from tidelake.files.write_task import CHECK, GROUP, PLACE, WriteSpec, WriteToken
 from tidelake.operations.write_session import _refuse_unknown_groups
 from tidelake.records import KeyRule, MergeSpec
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
-from tidelake.spark.workers.write_tasks import WriteWork, gathered, placed_runs, runs
-from tidelake.spark.write.incoming_rows import CHECK, GROUP, PLACE
 from tidelake.storage import storage_spec
 from tidelake.write.plan import Workload, WritePlan
+from tidelake.write.write_work import WriteWork, gathered, placed_runs, runs
 
 
 def batch(*rows: tuple[str | None, str | None, str | None]) -> pa.RecordBatch:

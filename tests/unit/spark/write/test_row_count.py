@@ -4,8 +4,9 @@ import pyarrow as pa
 import pytest
 
 from tidelake.errors import SchemaError
+from tidelake.files.write_task import CHECK, GROUP
 from tidelake.records.schema import PARTITION_PATH
-from tidelake.spark.write.incoming_rows import CHECK, GROUP, ODD
+from tidelake.spark.write.incoming_rows import ODD
 from tidelake.spark.write.row_count import Tally, _checked, tally
 from tidelake.write.plan import Workload
 

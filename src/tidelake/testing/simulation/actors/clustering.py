@@ -23,7 +23,7 @@ from tidelake.operations.write_session import WriteSession
 from tidelake.read.scan import block_filter, slice_tasks
 from tidelake.state.table_state import TableState
 from tidelake.testing.simulation.actors.sharing import Repeats
-from tidelake.testing.simulation.toy_rows import Rows, read_toy_slice, toy_struct, write_toy_file
+from tidelake.testing.simulation.toy_rows import Rows, read_toy_slice, toy_columns, write_toy_file
 from tidelake.timeline import Timeline
 from tidelake.txn import schedule, take_over
 from tidelake.txn.conflicts.candidates import clustered_groups, is_clustering
@@ -90,7 +90,7 @@ class Clusters(Repeats):
                 base_instant=None,
                 partition_known=True,
             )
-            choice = session.choose(WriteOperation.INSERT, toy_struct(), None)
+            choice = session.choose(WriteOperation.INSERT, toy_columns(), None)
             stat = write_toy_file(env, session.spec(txn, choice), target, rows)
             self.linger(env)
             txn.commit([stat], schema="", replaced={partition: [s.group.file_id for s in slices]})

@@ -40,7 +40,7 @@ class Cleans(Repeats):
 
     @override
     def act(self, env: Env) -> None:
-        self.sharing.caretaker(env).clean()
+        self.sharing.table_services(env).clean()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Archives(Repeats):
 
     @override
     def act(self, env: Env) -> None:
-        self.sharing.caretaker(env).archive()
+        self.sharing.table_services(env).archive()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class RollsBack(Repeats):
 
     @override
     def act(self, env: Env) -> None:
-        self.sharing.caretaker(env).roll_back_failed()
+        self.sharing.table_services(env).roll_back_failed()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class TakesBack(Repeats):
         self.linger(env)
         # Told or not, it may happen from here on.
         self.journal.taken_back.add(time)
-        self.sharing.caretaker(env).roll_back(time)
+        self.sharing.table_services(env).roll_back(time)
         self.journal.refused.append(time)
 
 
@@ -93,7 +93,7 @@ class TakesAnyBack(Repeats):
         force = self.chance.random() < 0.5
         self.linger(env)
         self.journal.taken_back.add(instant.requested_time)
-        self.sharing.caretaker(env).roll_back(instant.requested_time, force=force)
+        self.sharing.table_services(env).roll_back(instant.requested_time, force=force)
         self.journal.refused.append(instant.requested_time)
 
 
@@ -107,7 +107,7 @@ class Saves(Repeats):
         time = None
         if writes and self.chance.random() < 0.5:
             time = self.chance.choice(writes).requested_time
-        self.sharing.caretaker(env).savepoint(time, "")
+        self.sharing.table_services(env).savepoint(time, "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,9 @@ class Forgets(Repeats):
             i for i in self.sharing.state(env).timeline.completed if i.action is Action.SAVEPOINT
         ]
         if found:
-            self.sharing.caretaker(env).delete_savepoint(self.chance.choice(found).requested_time)
+            self.sharing.table_services(env).delete_savepoint(
+                self.chance.choice(found).requested_time
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,5 +138,5 @@ class Restores(Repeats):
             return
         time = self.chance.choice(found).requested_time
         self.journal.restored_to.add(time)
-        done = self.sharing.caretaker(env).restore(time)
+        done = self.sharing.table_services(env).restore(time)
         self.journal.refused += done.instants

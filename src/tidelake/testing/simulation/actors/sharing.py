@@ -32,10 +32,10 @@ from tidelake.errors import (
     WriteConflictError,
 )
 from tidelake.operations.compaction_run import inline_compaction
-from tidelake.operations.table_services import Caretaker
+from tidelake.operations.open_table import load_state
+from tidelake.operations.table_services import TableServices
 from tidelake.operations.write_session import WriteSession
 from tidelake.state.table_state import TableState
-from tidelake.table import load_state
 from tidelake.testing.simulation.journal import Journal
 from tidelake.testing.simulation.toy_index import fill_toy_index
 from tidelake.testing.simulation.toy_rows import toy_keys
@@ -167,9 +167,9 @@ class Sharing:
         fill = partial(fill_toy_index, lambda: self.state(env))
         return _ToySession(env, state, self.options, compact=compact, fill_index=fill)
 
-    def caretaker(self, env: Env) -> Caretaker:
+    def table_services(self, env: Env) -> TableServices:
         """Look at the table in order to run a service."""
-        return Caretaker(env, self.state(env), self.options)
+        return TableServices(env, self.state(env), self.options)
 
 
 def refuse_real_damage(error: CorruptFileError) -> None:

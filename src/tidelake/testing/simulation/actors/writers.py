@@ -25,7 +25,6 @@ from tidelake.model import Commit
 from tidelake.operations.write_session import Choice, WriteSession
 from tidelake.read.scan import block_filter
 from tidelake.records.keys import bucket_of
-from tidelake.spark.workers.write_tasks import planned_target
 from tidelake.state.table_state import TableState
 from tidelake.testing.simulation.actors.sharing import (
     BUCKETS,
@@ -41,7 +40,7 @@ from tidelake.testing.simulation.toy_rows import (
     new_token,
     read_rows,
     read_toy_slice,
-    toy_struct,
+    toy_columns,
     write_toy_file,
 )
 from tidelake.txn import Transaction
@@ -50,6 +49,7 @@ from tidelake.write.partitions import named_partitions
 from tidelake.write.plan import Workload, WritePlan
 from tidelake.write.schema_evolution import without_meta_columns
 from tidelake.write.sharing import refuse_exclusive
+from tidelake.write.write_work import planned_target
 
 #: Told of these, a writer knows that its instant does not count.
 _REFUSED = (WriteConflictError, InstantLostError, LockLostError)
@@ -104,7 +104,7 @@ class Writes(Part):
 
     def choice(self, session: WriteSession, operation: WriteOperation) -> Choice:
         """Decide how rows are understood."""
-        return session.choose(operation, toy_struct(), None)
+        return session.choose(operation, toy_columns(), None)
 
     def place(self, key: str) -> Place:
         """Return where a key goes that the table does not have."""
@@ -275,7 +275,7 @@ class Upserts(Changes):
     def chosen(self, session: WriteSession) -> Choice:
         is_new = self.chance.random() < self.sharing.evolves
         more = [f"c{self.chance.randint(0, 3)}"] if is_new else []
-        return session.choose(WriteOperation.UPSERT, toy_struct(more), None)
+        return session.choose(WriteOperation.UPSERT, toy_columns(more), None)
 
     @override
     def wanted(
@@ -319,7 +319,7 @@ class Deletes(Upserts):
 
     @override
     def chosen(self, session: WriteSession) -> Choice:
-        return session.choose(WriteOperation.DELETE, toy_struct(), None)
+        return session.choose(WriteOperation.DELETE, toy_columns(), None)
 
     @override
     def wanted(
@@ -341,7 +341,7 @@ class UpdatesWhere(Changes):
 
     @override
     def chosen(self, session: WriteSession) -> Choice:
-        return session.choose(WriteOperation.UPSERT, toy_struct(), None, by_key=False)
+        return session.choose(WriteOperation.UPSERT, toy_columns(), None, by_key=False)
 
     @override
     def wanted(
@@ -369,7 +369,7 @@ class DeletesWhere(UpdatesWhere):
 
     @override
     def chosen(self, session: WriteSession) -> Choice:
-        return session.choose(WriteOperation.DELETE, toy_struct(), None, by_key=False)
+        return session.choose(WriteOperation.DELETE, toy_columns(), None, by_key=False)
 
     @override
     def changed(self, row: Row) -> Wanted | None:
