@@ -22,7 +22,7 @@ from tidelake.operations import compaction_run as compaction
 from tidelake.operations import table_services as table_services
 from tidelake.operations import write_schemas
 from tidelake.services import clean_plan
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
 from tidelake.testing.simulation import Faults, History, play
 from tidelake.timeline import Timeline, TimelineContents, load_timeline
 from tidelake.txn import concurrency, failed_writes
@@ -221,11 +221,14 @@ def inflight_read_as_empty(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(concurrency, "judge", trusting)
 
 
-def roll_back_found(now: TableNow, dead: Sequence[Instant]) -> None:
+def roll_back_found(now: ServiceContext, dead: Sequence[Instant]) -> None:
     """Roll back what was found dead before the lock was taken."""
-    rollback = Rollback(now.env, now.config, now.timeline, now.times, now.keeper, now.concurrency)
+    state = now.state
+    rollback = Rollback(
+        now.env, state.config, state.timeline, now.times, now.keeper, now.concurrency
+    )
     with now.concurrency.section():
-        now.times.see(load_timeline(now.env.storage, now.config))
+        now.times.see(load_timeline(now.env.storage, state.config))
         scheduled = [rollback.schedule(instant) for instant in dead]
     for found in scheduled:
         with suppress(PlanRunningError):
@@ -234,11 +237,11 @@ def roll_back_found(now: TableNow, dead: Sequence[Instant]) -> None:
 
 def heartbeat_outside_the_lock(patch: pytest.MonkeyPatch) -> None:
     def hasty(env: Env, *_: Any, expires_ms: int, concurrency: Concurrency) -> None:
-        now = TableNow.load(env, concurrency=concurrency)
+        now = ServiceContext.load(env, concurrency=concurrency)
         beats = last_beats(env)
         dead = [
             i
-            for i in failed_writes(now.timeline, now.contents)
+            for i in failed_writes(now.state.timeline, now.state.contents)
             if not is_alive(beats, i.requested_time, expires_ms=expires_ms)
         ]
         roll_back_found(now, dead)
@@ -361,13 +364,13 @@ def unlocked_cleaner(patch: pytest.MonkeyPatch) -> None:
     """Look for the dead without the lock, as Apache's lazy cleaner does; no fault of ours."""
 
     def clean(env: Env, *_: Any, expires_ms: int, concurrency: Concurrency) -> None:
-        before = TableNow.load(env, concurrency=concurrency).timeline.pending
+        before = ServiceContext.load(env, concurrency=concurrency).state.timeline.pending
         beats = last_beats(env)
-        now = TableNow.load(env, concurrency=concurrency)
+        now = ServiceContext.load(env, concurrency=concurrency)
         # Pending before and after the look, so it was pending during it.
         dead = [
             i
-            for i in failed_writes(now.timeline, now.contents)
+            for i in failed_writes(now.state.timeline, now.state.contents)
             if i in before and not is_alive(beats, i.requested_time, expires_ms=expires_ms)
         ]
         roll_back_found(now, dead)

@@ -11,7 +11,7 @@ from tidelake.model import Commit
 from tidelake.operations.compaction_run import Compactor
 from tidelake.operations.open_table import load_state
 from tidelake.operations.task_runner import Here
-from tidelake.services import Service, TableNow, plan_service
+from tidelake.services import Service, ServiceContext, plan_service
 from tidelake.services.compaction import refuse_uncompactable
 from tidelake.spark.session.local_session import local_session
 from tidelake.storage import open_storage
@@ -62,7 +62,7 @@ def run(call: Call) -> bool:
     # What is wrong with the table is known before Spark has started.
     refuse_uncompactable(load_table_config(storage))
     if args.dry_run:
-        now = TableNow.load(Env(storage))
+        now = ServiceContext.load(Env(storage))
         services.show_plan(plan_service(now, Service.COMPACT, options.services), call.out)
         return True
     if args.schedule:

@@ -15,8 +15,8 @@ from tidelake.services import (
     RolledBack,
     Savepoint,
     Service,
+    ServiceContext,
     ServicePlan,
-    TableNow,
     archive,
     clean,
     delete_savepoint,
@@ -124,10 +124,10 @@ class TableServices:
 
     def plan_restore(self, requested_time: str) -> ServicePlan:
         """Return what a restore would take off the table."""
-        return show_restore(self._now(), requested_time)
+        return show_restore(self._now().state, requested_time)
 
-    def _now(self) -> TableNow:
-        return TableNow.load(self._env, self._session.keeper, self._session.concurrency)
+    def _now(self) -> ServiceContext:
+        return ServiceContext.load(self._env, self._session.keeper, self._session.concurrency)
 
 
 class CleanSteps:

@@ -10,7 +10,7 @@ from tidelake.services.rollback import (
     roll_back_all_failed,
 )
 from tidelake.services.savepoint import Savepoint, delete_savepoint, savepoint
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
 
 __all__ = [
     "Archived",
@@ -20,8 +20,8 @@ __all__ = [
     "RolledBack",
     "Savepoint",
     "Service",
+    "ServiceContext",
     "ServicePlan",
-    "TableNow",
     "Undoing",
     "archive",
     "clean",

@@ -20,7 +20,7 @@ from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.marker_name import MARKER_FOLDER, marker_folder
 from tidelake.model import Instant, State
 from tidelake.services.archive_plan import plan_archive
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
 from tidelake.timeline.archive import LogArchive, LsmArchive
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.conflicts.undone_writes import savepoint_files
@@ -39,15 +39,15 @@ def archive(
     """Archive what is due, or return None when nothing is; all of it under the table's lock."""
     shared = concurrency or Concurrency()
     with shared.section():
-        now = TableNow.load(env, concurrency=shared)
+        now = ServiceContext.load(env, concurrency=shared)
         plan = plan_archive(now, options)
         if not plan.instants:
             return None
-        storage, config = env.storage, now.config
+        storage, config = env.storage, now.state.config
         kind = LogArchive if config.layout_version == LAYOUT_1 else LsmArchive
         history = kind(storage, config, options.archive)
         shared.ensure()
-        history.add(now.timeline, plan.instants)
+        history.add(now.state.timeline, plan.instants)
         shared.ensure()
         _remove(now, plan.instants)
         shared.ensure()
@@ -55,12 +55,12 @@ def archive(
     return Archived(instants=plan.instants)
 
 
-def _remove(now: TableNow, instants: Sequence[Instant]) -> None:
-    storage, config = now.env.storage, now.config
+def _remove(now: ServiceContext, instants: Sequence[Instant]) -> None:
+    storage, config = now.env.storage, now.state.config
     files = [
         (file_name, name.state)
         for instant in instants
-        for file_name, name in now.timeline.files_of(instant)
+        for file_name, name in now.state.timeline.files_of(instant)
     ]
     pending = [file for file, state in files if state is not State.COMPLETED]
     completed = [file for file, state in files if state is State.COMPLETED]
@@ -68,9 +68,9 @@ def _remove(now: TableNow, instants: Sequence[Instant]) -> None:
     for file_name in completed:
         storage.delete(f"{config.timeline_folder}/{file_name}")
     times = {i.requested_time for i in instants}
-    for time in sorted(times - {i.requested_time for i in now.savepoints()}):
+    for time in sorted(times - {i.requested_time for i in now.state.savepoints()}):
         # A savepoint that never completed keeps nothing.
-        for file_name in savepoint_files(now.timeline, time):
+        for file_name in savepoint_files(now.state.timeline, time):
             storage.delete(f"{config.timeline_folder}/{file_name}")
     for name in storage.list(MARKER_FOLDER).folders:
         if name in times:

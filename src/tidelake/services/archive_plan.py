@@ -16,7 +16,8 @@ from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.model import WRITE_ACTIONS, Action, Instant, TableType
 from tidelake.services.clean_plan import earliest_to_retain, files_beside_cleans
 from tidelake.services.plan import PlannedFile, Service, ServicePlan
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
+from tidelake.state.table_state import TableState
 from tidelake.storage.sub import SubStorage
 from tidelake.timeline import load_table_config, load_timeline
 from tidelake.txn.conflicts.undone_writes import going
@@ -34,17 +35,17 @@ class ArchivePlan:
     instants: tuple[Instant, ...] = ()
     reason: str = ""
 
-    def shown(self, now: TableNow) -> ServicePlan:
+    def shown(self, state: TableState) -> ServicePlan:
         """Return the plan as people look at it."""
-        folder = now.config.timeline_folder
+        folder = state.config.timeline_folder
         files = (
             PlannedFile(path=f"{folder}/{file_name}")
             for instant in self.instants
-            for file_name, _ in now.timeline.files_of(instant)
+            for file_name, _ in state.timeline.files_of(instant)
         )
         facts: dict[str, str | int] = {
             "instants archived": len(self.instants),
-            "writes that stay active": len(now.timeline.writes())
+            "writes that stay active": len(state.timeline.writes())
             - sum(i.action in WRITE_ACTIONS for i in self.instants),
         }
         if self.instants:
@@ -63,15 +64,16 @@ class _Hold:
     reason: str
 
 
-def plan_archive(now: TableNow, options: ServiceOptions) -> ArchivePlan:
+def plan_archive(now: ServiceContext, options: ServiceOptions) -> ArchivePlan:
     """Return which instants to archive under `options` from the timeline as it is."""
-    writes = now.timeline.writes()
+    state = now.state
+    writes = state.timeline.writes()
     bounds = options.archive
     if len(writes) <= bounds.max_commits:
         return ArchivePlan(
             reason=f"{len(writes)} writes are active, and up to {bounds.max_commits} may be"
         )
-    saved = {i.requested_time for i in now.savepoints()}
+    saved = {i.requested_time for i in state.savepoints()}
     holds = list(_holds(now, options, saved))
     limit = min(holds, key=lambda hold: hold.requested_time, default=None)
     wanted = [i for i in writes if i.requested_time not in saved or not bounds.beyond_savepoint]
@@ -81,7 +83,7 @@ def plan_archive(now: TableNow, options: ServiceOptions) -> ArchivePlan:
         if limit is not None and instant.requested_time >= limit.requested_time:
             reason = f"{reason}; {limit.reason}"
             break
-        if _is_still_replacing(now, instant):
+        if _is_still_replacing(state, instant):
             reason = (
                 f"{reason}; files that {instant.requested_time} replaced are not cleaned away yet"
             )
@@ -89,16 +91,16 @@ def plan_archive(now: TableNow, options: ServiceOptions) -> ArchivePlan:
         chosen.append(instant)
     if not chosen:
         return ArchivePlan(reason=reason)
-    chosen += _between(now, chosen[-1])
+    chosen += _between(state, chosen[-1])
     return ArchivePlan(
         instants=tuple(sorted(chosen, key=lambda i: (i.requested_time, i.action))), reason=reason
     )
 
 
-def _between(now: TableNow, last: Instant) -> Iterator[Instant]:
+def _between(state: TableState, last: Instant) -> Iterator[Instant]:
     """Return the cleans and rollbacks that go with writes up to `last`."""
-    cleans = [i for i in now.timeline.completed if i.action is Action.CLEAN]
-    for instant in now.timeline.completed:
+    cleans = [i for i in state.timeline.completed if i.action is Action.CLEAN]
+    for instant in state.timeline.completed:
         if instant.action not in (Action.CLEAN, Action.ROLLBACK):
             continue
         # The next clean begins where the newest one ended, and readers ask it for the horizon.
@@ -106,9 +108,10 @@ def _between(now: TableNow, last: Instant) -> Iterator[Instant]:
             yield instant
 
 
-def _holds(now: TableNow, options: ServiceOptions, saved: set[str]) -> Iterator[_Hold]:
-    writes = now.timeline.writes()
-    pending = next((i for i in now.timeline.pending if i.planned_as in _WRITE_TIMELINE), None)
+def _holds(now: ServiceContext, options: ServiceOptions, saved: set[str]) -> Iterator[_Hold]:
+    state = now.state
+    writes = state.timeline.writes()
+    pending = next((i for i in state.timeline.pending if i.planned_as in _WRITE_TIMELINE), None)
     if pending is not None:
         first = pending.requested_time
         # What completed while it was under way matters to it, and so does what came just before.
@@ -116,14 +119,14 @@ def _holds(now: TableNow, options: ServiceOptions, saved: set[str]) -> Iterator[
         overlapping = [
             i.requested_time
             for i in before
-            if now.has_completion_times and (i.completion_time or "") > first
+            if state.by_completion_time and (i.completion_time or "") > first
         ]
         last = before[-1].requested_time if before else first
         yield _Hold(
             requested_time=min([last, *overlapping]),
             reason=f"{pending.planned_as} {first} is still {pending.state}",
         )
-    for instant, rollback in going(now.timeline, now.contents).items():
+    for instant, rollback in going(state.timeline, state.contents).items():
         yield _Hold(
             requested_time=instant.requested_time,
             reason=f"rollback {rollback.requested_time} takes {instant.requested_time} back",
@@ -132,8 +135,8 @@ def _holds(now: TableNow, options: ServiceOptions, saved: set[str]) -> Iterator[
         kept = [i for i in writes if i.requested_time in saved]
         # A restore takes back what completed after the saved write, whenever it was requested, or
         # has to find it where requested times count.
-        later = [i.requested_time for write in kept for i in now.completed_after(write)]
-        later += [i.requested_time for s in now.savepoints() for i in now.late_beneath(s)]
+        later = [i.requested_time for write in kept for i in state.completed_after(write)]
+        later += [i.requested_time for s in state.savepoints() for i in state.late_beneath(s)]
         first = min([*saved, *later])
         yield _Hold(requested_time=first, reason=f"{min(saved)} is saved by a savepoint")
     if options.clean.policy is not CleanPolicy.FILE_VERSIONS:
@@ -141,44 +144,44 @@ def _holds(now: TableNow, options: ServiceOptions, saved: set[str]) -> Iterator[
         first = retained.requested_time if retained else writes[0].requested_time
         yield _Hold(requested_time=first, reason=f"cleans keep the table readable from {first} on")
     for instant in reversed(writes):
-        metadata = now.contents.commit_metadata(instant)
+        metadata = state.contents.commit_metadata(instant)
         if metadata.schema and metadata.operation_type not in _SERVICES:
             yield _Hold(
                 requested_time=instant.requested_time,
                 reason=f"{instant.requested_time} is the newest that says the table's schema",
             )
             break
-    yield from _compaction_holds(now, options.compaction.max_delta_commits)
+    yield from _compaction_holds(state, options.compaction.max_delta_commits)
     yield from _metadata_table_holds(now, writes)
 
 
-def _compaction_holds(now: TableNow, max_delta_commits: int) -> Iterator[_Hold]:
+def _compaction_holds(state: TableState, max_delta_commits: int) -> Iterator[_Hold]:
     """Return what says when the next compaction is due: the last one, or enough deltacommits."""
-    if now.config.table_type is not TableType.MERGE_ON_READ:
+    if state.config.table_type is not TableType.MERGE_ON_READ:
         return
-    last = next((i for i in reversed(now.timeline.writes()) if i.action is Action.COMMIT), None)
+    last = next((i for i in reversed(state.timeline.writes()) if i.action is Action.COMMIT), None)
     since = "" if last is None else last.requested_time
     deltas = [
         i
-        for i in now.timeline.writes()
+        for i in state.timeline.writes()
         if i.action is Action.DELTACOMMIT
-        and ((i.completion_time or "") if now.has_completion_times else i.requested_time) > since
+        and ((i.completion_time or "") if state.by_completion_time else i.requested_time) > since
     ]
     first = deltas[-max_delta_commits] if len(deltas) >= max_delta_commits else last
     if first is None:
-        first = now.timeline.writes()[0]
+        first = state.timeline.writes()[0]
     yield _Hold(
         requested_time=first.requested_time,
         reason=f"the next compaction is counted from {first.requested_time} on",
     )
 
 
-def _metadata_table_holds(now: TableNow, writes: Sequence[Instant]) -> Iterator[_Hold]:
+def _metadata_table_holds(now: ServiceContext, writes: Sequence[Instant]) -> Iterator[_Hold]:
     """Return what the metadata table holds back.
 
     Its readers ask the active timeline which of its own instants since its last compaction count.
     """
-    if not keys.METADATA_PARTITIONS.items(now.config.properties):
+    if not keys.METADATA_PARTITIONS.items(now.state.config.properties):
         return
     storage = SubStorage(now.env.storage, _METADATA_TABLE)
     timeline = load_timeline(storage, load_table_config(storage))
@@ -191,7 +194,7 @@ def _metadata_table_holds(now: TableNow, writes: Sequence[Instant]) -> Iterator[
         return
     newest = compactions[-1].requested_time
     for instant in writes:
-        done = instant.completion_time if now.has_completion_times else instant.requested_time
+        done = instant.completion_time if now.state.by_completion_time else instant.requested_time
         if done is not None and done >= newest:
             yield _Hold(
                 requested_time=instant.requested_time,
@@ -200,14 +203,14 @@ def _metadata_table_holds(now: TableNow, writes: Sequence[Instant]) -> Iterator[
             return
 
 
-def _is_still_replacing(now: TableNow, instant: Instant) -> bool:
+def _is_still_replacing(state: TableState, instant: Instant) -> bool:
     """Return whether file groups are left that only this replacecommit keeps out of sight."""
     if instant.action is not Action.REPLACECOMMIT:
         return False
-    metadata = now.contents.commit_metadata(instant)
+    metadata = state.contents.commit_metadata(instant)
     replaced = {p: ids for p, ids in metadata.partition_to_replace_file_ids.items() if ids}
     # What a clean deletes counts until it has completed: the metadata table lists it up to then.
-    files = files_beside_cleans(now, sorted(replaced))
+    files = files_beside_cleans(state, sorted(replaced))
     for partition, file_ids in replaced.items():
         names = (file.name for file in files[partition])
         found = (parse_base(partition, n, 0) or parse_log(partition, n, 0) for n in names)

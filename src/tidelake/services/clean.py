@@ -36,7 +36,8 @@ from tidelake.formats.plans import (
 from tidelake.model import Action, Instant, State
 from tidelake.services.clean_plan import CleanPlan, last_clean, plan_clean
 from tidelake.services.rollback import roll_back_all_failed
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
+from tidelake.state.table_state import TableState
 from tidelake.timeline import Publisher
 from tidelake.txn import FileChanges, MetadataKeeper
 from tidelake.txn.concurrency import Concurrency
@@ -79,25 +80,25 @@ def clean(
     shared = concurrency or Concurrency()
     if expires_ms is not None:
         roll_back_all_failed(env, keeper, expires_ms=expires_ms, concurrency=shared)
-    now = TableNow.load(env, keeper, shared)
+    now = ServiceContext.load(env, keeper, shared)
     done = [
         cleaned
-        for instant in pending_cleans(now)
+        for instant in pending_cleans(now.state)
         if (cleaned := _run_unless_done(now, instant.requested_time)) is not None
     ]
     with shared.section():
         is_new = bool(done) or shared.is_shared
-        now = TableNow.load(env, keeper, shared) if is_new else now
+        now = ServiceContext.load(env, keeper, shared) if is_new else now
         stale_ms = shared.expires_after_ms if expires_ms is None else expires_ms
-        delete_stale_beats(env, now.timeline.pending, expires_ms=stale_ms)
+        delete_stale_beats(env, now.state.timeline.pending, expires_ms=stale_ms)
         requested_time = schedule_clean(now, options)
     if requested_time is not None:
-        cleaned = _run_unless_done(TableNow.load(env, keeper, shared), requested_time)
+        cleaned = _run_unless_done(ServiceContext.load(env, keeper, shared), requested_time)
         done += [] if cleaned is None else [cleaned]
     return done
 
 
-def _run_unless_done(now: TableNow, requested_time: str) -> Cleaned | None:
+def _run_unless_done(now: ServiceContext, requested_time: str) -> Cleaned | None:
     """Carry out a plan that was there; None: somebody else did, and nothing was left to do."""
     try:
         return run_clean(now, requested_time)
@@ -105,52 +106,53 @@ def _run_unless_done(now: TableNow, requested_time: str) -> Cleaned | None:
         return None
 
 
-def pending_cleans(now: TableNow) -> Sequence[Instant]:
+def pending_cleans(state: TableState) -> Sequence[Instant]:
     """Return the cleans that were begun and not finished."""
-    return [i for i in now.timeline.pending if i.action is Action.CLEAN]
+    return [i for i in state.timeline.pending if i.action is Action.CLEAN]
 
 
-def schedule_clean(now: TableNow, options: CleanOptions) -> str | None:
+def schedule_clean(now: ServiceContext, options: CleanOptions) -> str | None:
     """Put a plan on the timeline and return its time, or None when there is nothing to do."""
+    state = now.state
     plan = plan_clean(now, options)
-    if plan.is_empty and not _is_worth_an_instant(now, plan):
+    if plan.is_empty and not _is_worth_an_instant(state, plan):
         return None
-    now.keeper.prepare(now.config, now.timeline, now.times)
+    now.keeper.prepare(state.config, state.timeline, now.times)
     content = plans.encode(_encoded(now, plan))
-    publisher = Publisher(now.env.storage, now.config)
+    publisher = Publisher(now.env.storage, state.config)
     requested_time = now.times.next()
     while not request(publisher, now.concurrency, requested_time, Action.CLEAN, content):
         requested_time = now.times.next()
     return requested_time
 
 
-def run_clean(now: TableNow, requested_time: str) -> Cleaned:
+def run_clean(now: ServiceContext, requested_time: str) -> Cleaned:
     """Carry out a pending plan, ours or Apache Hudi's.
 
     Raises `PlanRemovedError` when there is none, `PlanCompletedError` when it was carried out, and
     `CorruptFileError` when nobody can read it. When somebody else completes it meanwhile, that is
     what is returned.
     """
-    instant = _find(now, requested_time)
+    instant = _find(now.state, requested_time)
     try:
-        return _carried_out(now, requested_time, _readable_plan(now, instant))
+        return _carried_out(now, requested_time, _readable_plan(now.state, instant))
     except (PlanCompletedError, PlanRemovedError, MissingFileError):
-        now = TableNow.load(now.env, now.keeper, now.concurrency)
-        done = _done_by_others(now, requested_time)
+        now = ServiceContext.load(now.env, now.keeper, now.concurrency)
+        done = _done_by_others(now.state, requested_time)
         if done is None:
             raise
         return done
 
 
-def _done_by_others(now: TableNow, requested_time: str) -> Cleaned | None:
+def _done_by_others(state: TableState, requested_time: str) -> Cleaned | None:
     """Return what a clean did that is done by now, and perhaps archived."""
     key = (requested_time, Action.CLEAN)
-    active = [i for i in now.timeline.completed if (i.requested_time, i.action) == key]
-    archived = [i for i in now.history.instants_at(requested_time) if i.action is Action.CLEAN]
+    active = [i for i in state.timeline.completed if (i.requested_time, i.action) == key]
+    archived = [i for i in state.history.instants_at(requested_time) if i.action is Action.CLEAN]
     if not (active or archived):
         return None
     done = (active or archived)[0]
-    metadata = (now.contents if active else now.history).clean_metadata(done)
+    metadata = (state.contents if active else state.history).clean_metadata(done)
     if metadata is None:
         return None
     return Cleaned(
@@ -161,15 +163,15 @@ def _done_by_others(now: TableNow, requested_time: str) -> Cleaned | None:
     )
 
 
-def _carried_out(now: TableNow, requested_time: str, plan: CleanerPlan) -> Cleaned:
+def _carried_out(now: ServiceContext, requested_time: str, plan: CleanerPlan) -> Cleaned:
     storage = now.env.storage
     began_ms = now.env.clock.now_ms()
     with now.concurrency.section():
         if now.concurrency.is_shared:
-            now = TableNow.load(now.env, now.keeper, now.concurrency)
-            _find(now, requested_time)
+            now = ServiceContext.load(now.env, now.keeper, now.concurrency)
+            _find(now.state, requested_time)
         now.times.refuse_future()
-        config = now.keeper.prepare(now.config, now.timeline, now.times)
+        config = now.keeper.prepare(now.state.config, now.state.timeline, now.times)
         publisher = Publisher(storage, config)
         now.concurrency.ensure()
         content = _inflight_content(config, plan)
@@ -202,8 +204,8 @@ def _carried_out(now: TableNow, requested_time: str, plan: CleanerPlan) -> Clean
     )
     with now.concurrency.section():
         if now.concurrency.is_shared:
-            now = TableNow.load(now.env, now.keeper, now.concurrency)
-            _find(now, requested_time)
+            now = ServiceContext.load(now.env, now.keeper, now.concurrency)
+            _find(now.state, requested_time)
         if changes:
             now.keeper.record(requested_time, changes, now.times)
         completion_time = now.times.next()
@@ -227,8 +229,8 @@ def _refuse_taken_back(publisher: Publisher, requested_time: str) -> None:
         )
 
 
-def _find(now: TableNow, requested_time: str) -> Instant:
-    for instant in now.timeline.instants:
+def _find(state: TableState, requested_time: str) -> Instant:
+    for instant in state.timeline.instants:
         if (instant.requested_time, instant.action) == (requested_time, Action.CLEAN):
             if instant.is_completed:
                 raise PlanCompletedError(
@@ -236,18 +238,18 @@ def _find(now: TableNow, requested_time: str) -> Instant:
                     next_step="there is nothing left to do",
                 )
             return instant
-    pending = ", ".join(i.requested_time for i in pending_cleans(now))
+    pending = ", ".join(i.requested_time for i in pending_cleans(state))
     raise PlanRemovedError(
         f"the timeline has no clean {requested_time}",
         next_step=f"pending are {pending}" if pending else "schedule a clean first",
     )
 
 
-def _readable_plan(now: TableNow, instant: Instant) -> CleanerPlan:
+def _readable_plan(state: TableState, instant: Instant) -> CleanerPlan:
     try:
-        return now.contents.clean_plan(instant)
+        return state.contents.clean_plan(instant)
     except CorruptFileError as cause:
-        folder, time = now.config.timeline_folder, instant.requested_time
+        folder, time = state.config.timeline_folder, instant.requested_time
         raise CorruptFileError(
             cause.path,
             cause.cause,
@@ -256,14 +258,14 @@ def _readable_plan(now: TableNow, instant: Instant) -> CleanerPlan:
         ) from cause
 
 
-def _is_worth_an_instant(now: TableNow, plan: CleanPlan) -> bool:
+def _is_worth_an_instant(state: TableState, plan: CleanPlan) -> bool:
     if plan.retained is None or not (plan.everywhere or plan.extent >= _WORTH_AN_EMPTY_CLEAN):
         return False
-    last = last_clean(now)
+    last = last_clean(state)
     return last is None or plan.retained.requested_time > last.retained
 
 
-def _encoded(now: TableNow, plan: CleanPlan) -> CleanerPlan:
+def _encoded(now: ServiceContext, plan: CleanPlan) -> CleanerPlan:
     retained = plan.retained
     return CleanerPlan(
         earliest_instant_to_retain=None
@@ -297,7 +299,7 @@ def _inflight_content(config: TableConfig, plan: CleanerPlan) -> bytes:
     return plans.encode(plan) if config.layout_version == LAYOUT_1 else b""
 
 
-def _drop_empty_partition(now: TableNow, partition: str) -> bool:
+def _drop_empty_partition(now: ServiceContext, partition: str) -> bool:
     """Remove a partition that Apache Hudi planned to drop, unless it has files again, or may have.
 
     Others may be writing to it, and Apache Hudi orders what the metadata table learns of them by

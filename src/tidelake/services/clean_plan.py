@@ -21,7 +21,8 @@ from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.model import WRITE_ACTIONS, Action, FileGroupId, FileSlice, Instant
 from tidelake.model.numbers import whole_number
 from tidelake.services.plan import PlannedFile, Service, ServicePlan
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
+from tidelake.state.table_state import TableState
 from tidelake.storage import FileInfo
 from tidelake.txn.conflicts.undone_writes import going, without
 from tidelake.view import FileGroup, Replacement, TableView
@@ -81,12 +82,12 @@ class LastClean:
     metadata: plans.CleanMetadata
 
 
-def last_clean(now: TableNow) -> LastClean | None:
+def last_clean(state: TableState) -> LastClean | None:
     """Return the newest completed clean on the active timeline."""
-    cleans = [i for i in now.timeline.completed if i.action is Action.CLEAN]
+    cleans = [i for i in state.timeline.completed if i.action is Action.CLEAN]
     if not cleans:
         return None
-    metadata = now.contents.clean_metadata(cleans[-1])
+    metadata = state.contents.clean_metadata(cleans[-1])
     return LastClean(
         instant=cleans[-1],
         retained=metadata.earliest_commit_to_retain or "",
@@ -94,24 +95,24 @@ def last_clean(now: TableNow) -> LastClean | None:
     )
 
 
-def commits_since(now: TableNow, last: Instant | None) -> int:
+def commits_since(state: TableState, last: Instant | None) -> int:
     """Return how many writes were requested since a clean, or ever."""
-    writes = now.timeline.writes()
+    writes = state.timeline.writes()
     return sum(1 for i in writes if last is None or i.requested_time > last.requested_time)
 
 
-def doomed(now: TableNow) -> Iterator[tuple[Instant, Mapping[str, Sequence[str]]]]:
+def doomed(state: TableState) -> Iterator[tuple[Instant, Mapping[str, Sequence[str]]]]:
     """Return the pending cleans, each with the names by partition that it deletes."""
-    for instant in now.timeline.pending:
+    for instant in state.timeline.pending:
         if instant.action is Action.CLEAN:
-            yield instant, plans.doomed_files(now.contents.clean_plan(instant))
+            yield instant, plans.doomed_files(state.contents.clean_plan(instant))
 
 
 def refuse_doomed(
-    now: TableNow, kept: Mapping[str, Iterable[str]], *, problem: str, next_step: str
+    state: TableState, kept: Mapping[str, Iterable[str]], *, problem: str, next_step: str
 ) -> None:
     """Raise `HorizonError` when a pending clean deletes one of these files, by partition."""
-    for clean, files in doomed(now):
+    for clean, files in doomed(state):
         for partition, names in files.items():
             if not set(names).isdisjoint(kept.get(partition, ())):
                 raise HorizonError(
@@ -121,16 +122,16 @@ def refuse_doomed(
 
 
 def files_beside_cleans(
-    now: TableNow, partitions: Sequence[str] | None = None
+    state: TableState, partitions: Sequence[str] | None = None
 ) -> Mapping[str, Sequence[FileInfo]]:
     """Return the files of partitions, or of all, and those that pending cleans delete, gone or not.
 
     A clean that died has deleted some of them, and nothing but its plan says which.
     """
-    listing = now.listing()
+    listing = state.listing()
     wanted = listing.partitions() if partitions is None else partitions
     found = {p: list(files) for p, files in listing.files_of(wanted).items()}
-    for _, files in doomed(now):
+    for _, files in doomed(state):
         for partition, names in files.items():
             if partition in found:
                 there = {info.name for info in found[partition]}
@@ -138,35 +139,38 @@ def files_beside_cleans(
     return found
 
 
-def _settled(now: TableNow) -> TableNow:
+def _settled(now: ServiceContext) -> ServiceContext:
     """Return the table without the writes that a rollback has begun to take back.
 
     What they took over from is what the table goes back to, and has to stay.
     """
-    return replace(now, timeline=without(now.timeline, going(now.timeline, now.contents)))
+    state = now.state
+    left = without(state.timeline, going(state.timeline, state.contents))
+    return replace(now, state=state.with_timeline(left))
 
 
-def plan_clean(now: TableNow, options: CleanOptions) -> CleanPlan:
+def plan_clean(now: ServiceContext, options: CleanOptions) -> CleanPlan:
     """Return which files to delete under `options` from the table as it is."""
     now = _settled(now)
+    state = now.state
     by_versions = options.policy is CleanPolicy.FILE_VERSIONS
-    last = last_clean(now)
+    last = last_clean(state)
     retained = None if by_versions else _horizon(now, options, last)
-    writes = now.timeline.writes()
+    writes = state.timeline.writes()
     if not writes or (retained is None and not by_versions):
         return CleanPlan(policy=options.policy, reason=f"nothing is older than {_kept(options)}")
-    savepoints = frozenset(i.requested_time for i in now.savepoints())
-    changed = _changed_partitions(now, options, retained, last, savepoints)
+    savepoints = frozenset(i.requested_time for i in state.savepoints())
+    changed = _changed_partitions(state, options, retained, last, savepoints)
     if changed is None:
-        partitions: Sequence[str] = now.listing().partitions()
+        partitions: Sequence[str] = state.listing().partitions()
         extent = len(partitions)
     else:
         partitions, extent = changed
-    files = now.listing().files_of(partitions)
-    dead = _DeadFiles(now=now, options=options, retained=retained, view=now.view(files))
+    files = state.listing().files_of(partitions)
+    dead = _DeadFiles(state=state, options=options, retained=retained, view=state.view_of(files))
     deleted = {p: found for p in partitions if (found := dead.in_partition(p, files[p]))}
     if by_versions:
-        retained = _reached(now, dead.reach, last)
+        retained = _reached(state, dead.reach, last)
     extra: dict[str, str | None] = {}
     if savepoints:
         extra[SAVEPOINTS] = ",".join(sorted(savepoints))
@@ -186,24 +190,25 @@ def plan_clean(now: TableNow, options: CleanOptions) -> CleanPlan:
     )
 
 
-def earliest_to_retain(now: TableNow, options: CleanOptions) -> Instant | None:
+def earliest_to_retain(now: ServiceContext, options: CleanOptions) -> Instant | None:
     """Return the commit to which `options` keep the past; None when all of it stays.
 
     A pending write holds the horizon back: it may still be reading what a clean would delete.
     """
-    writes = now.timeline.writes()
+    state = now.state
+    writes = state.timeline.writes()
     if not writes or options.policy is CleanPolicy.FILE_VERSIONS:
         return None
     if options.policy is CleanPolicy.COMMITS:
         if len(writes) <= options.commits:
             return None
-        done = now.timeline.by_completion_time() if now.has_completion_times else writes
+        done = state.timeline.by_completion_time() if state.by_completion_time else writes
         kept = [i for i in done if i.action in WRITE_ACTIONS][-options.commits :]
         found = min(kept, key=lambda i: i.requested_time)
     else:
         start = now.times.at(now.env.clock.now_ms() - options.hours * _HOUR_MS)
         found = next((i for i in writes if i.requested_time >= start), writes[-1])
-    pending = (i for i in now.timeline.pending if i.planned_as in _PENDING_WRITES)
+    pending = (i for i in state.timeline.pending if i.planned_as in _PENDING_WRITES)
     first_pending = min((i.requested_time for i in pending), default=None)
     if first_pending is not None and first_pending < found.requested_time:
         before = [i for i in writes if i.requested_time < first_pending]
@@ -211,30 +216,30 @@ def earliest_to_retain(now: TableNow, options: CleanOptions) -> Instant | None:
     return None if found is writes[0] else found
 
 
-def _horizon(now: TableNow, options: CleanOptions, last: LastClean | None) -> Instant | None:
+def _horizon(now: ServiceContext, options: CleanOptions, last: LastClean | None) -> Instant | None:
     found = earliest_to_retain(now, options)
     if found is None or last is None or last.retained <= found.requested_time:
         return found
     # An earlier clean kept less than these options ask for, and what is gone does not come back.
-    return _first_from(now, last.retained)
+    return _first_from(now.state, last.retained)
 
 
-def _reached(now: TableNow, reach: str, last: LastClean | None) -> Instant | None:
+def _reached(state: TableState, reach: str, last: LastClean | None) -> Instant | None:
     """Return the horizon of a clean by file versions, which follows from what it deletes."""
     previous = "" if last is None else last.retained
     time = max(reach, previous)
     if not time:
         return None
     # A compaction may have completed after every write was requested: then no commit bounds it.
-    return _first_from(now, time) or replace(now.timeline.writes()[-1], requested_time=time)
+    return _first_from(state, time) or replace(state.timeline.writes()[-1], requested_time=time)
 
 
-def _first_from(now: TableNow, time: str) -> Instant | None:
-    return next((i for i in now.timeline.writes() if i.requested_time >= time), None)
+def _first_from(state: TableState, time: str) -> Instant | None:
+    return next((i for i in state.timeline.writes() if i.requested_time >= time), None)
 
 
 def _changed_partitions(
-    now: TableNow,
+    state: TableState,
     options: CleanOptions,
     retained: Instant | None,
     last: LastClean | None,
@@ -256,25 +261,25 @@ def _changed_partitions(
         if versions is None or versions > options.file_versions:
             return None
         start, end = last.metadata.last_completed_commit_timestamp, None
-    elif stored is not None or not last.retained or now.timeline.is_archived(last.retained):
+    elif stored is not None or not last.retained or state.timeline.is_archived(last.retained):
         return None
     else:
         start, end = last.retained, retained.requested_time
-    window = [i for i in now.timeline.writes() if _is_between(now, i, start, end)]
-    now.contents.load_commit_metadata(window)
-    found = {p for i in window for p in _superseded(now.contents.commit_metadata(i))}
+    window = [i for i in state.timeline.writes() if _is_between(state, i, start, end)]
+    state.contents.load_commit_metadata(window)
+    found = {p for i in window for p in _superseded(state.contents.commit_metadata(i))}
     found |= {p for p, part in last.metadata.partition_metadata.items() if part.failed_delete_files}
     return sorted(found), len(window)
 
 
-def _is_between(now: TableNow, instant: Instant, start: str, end: str | None) -> bool:
+def _is_between(state: TableState, instant: Instant, start: str, end: str | None) -> bool:
     if end is not None and instant.requested_time >= end:
         return False
     if instant.requested_time >= start:
         return True
     # It was under way when the last clean was planned, and superseded nothing then.
     done = instant.completion_time
-    return now.has_completion_times and done is not None and done > start
+    return state.by_completion_time and done is not None and done > start
 
 
 def _superseded(metadata: CommitMetadata) -> Iterator[str]:
@@ -298,7 +303,7 @@ def _is_new_group(stat: WriteStat) -> bool:
 class _DeadFiles:
     """Finds the files that may go, partition by partition."""
 
-    now: TableNow
+    state: TableState
     options: CleanOptions
     retained: Instant | None
     view: TableView
@@ -306,7 +311,7 @@ class _DeadFiles:
     """The time before which the table cannot be read any more, because of what was found."""
 
     def __post_init__(self) -> None:
-        self._protected = protected_files(self.now)
+        self._protected = protected_files(self.state)
 
     def in_partition(self, partition: str, files: Iterable[FileInfo]) -> tuple[PlannedFile, ...]:
         dead: set[tuple[str, str]] = set()
@@ -339,7 +344,7 @@ class _DeadFiles:
         yield from going
 
     def _time_of(self, requested_time: str, completion_time: str) -> str:
-        return completion_time if self.now.has_completion_times else requested_time
+        return completion_time if self.state.by_completion_time else requested_time
 
     def _replaced_at(self, group: FileGroupId) -> Replacement | None:
         """Return the replacement that took the whole group out of everybody's reach."""
@@ -360,7 +365,7 @@ class _DeadFiles:
     def _done(self, requested_time: str) -> str | None:
         """Return when a committed instant took effect, as the table's version counts it."""
         # Slices of version 6 are committed ones already, and its archive takes long to read.
-        return self.view.times(requested_time) if self.now.has_completion_times else requested_time
+        return self.view.times(requested_time) if self.state.by_completion_time else requested_time
 
     def _is_before(self, requested_time: str, completion_time: str | None) -> bool:
         """Return whether an instant had taken effect when the horizon was requested."""
@@ -368,30 +373,30 @@ class _DeadFiles:
         horizon = self.retained.requested_time
         if requested_time >= horizon or completion_time is None:
             return False
-        return not self.now.has_completion_times or completion_time <= horizon
+        return not self.state.by_completion_time or completion_time <= horizon
 
     def _is_protected(self, found: FileSlice) -> bool:
         partition = found.group.partition
         return any((partition, name) in self._protected for name in names_in(found))
 
 
-def protected_files(now: TableNow) -> frozenset[tuple[str, str]]:
+def protected_files(state: TableState) -> frozenset[tuple[str, str]]:
     """Return partition and name of every file that a savepoint or a pending plan needs."""
     found: set[tuple[str, str]] = set()
-    for savepoint in now.savepoints():
-        kept = now.contents.savepoint_metadata(savepoint).partition_metadata
+    for savepoint in state.savepoints():
+        kept = state.contents.savepoint_metadata(savepoint).partition_metadata
         for partition, files in kept.items():
             found |= {(partition, _name(path)) for path in files.savepoint_data_file}
-        for write in () if now.has_completion_times else now.late_beneath(savepoint):
-            stats = now.contents.commit_metadata(write).write_stats
+        for write in () if state.by_completion_time else state.late_beneath(savepoint):
+            stats = state.contents.commit_metadata(write).write_stats
             found |= {(stat.partition_path or "", _name(stat.path)) for stat in stats if stat.path}
-    for instant in now.timeline.pending:
+    for instant in state.timeline.pending:
         if instant.planned_as in (Action.COMPACTION, Action.LOGCOMPACTION):
-            for operation in now.contents.compaction_plan(instant).operations:
+            for operation in state.contents.compaction_plan(instant).operations:
                 paths = (operation.data_file_path, *operation.delta_file_paths)
                 found |= {(operation.partition_path, _name(path)) for path in paths if path}
-        elif now.contents.is_clustering(instant):
-            plan = now.contents.clustering_plan(instant)
+        elif state.contents.is_clustering(instant):
+            plan = state.contents.clustering_plan(instant)
             for group in plan.input_groups if plan else ():
                 for part in group.slices:
                     paths = (part.data_file_path, *(part.delta_file_paths or ()))

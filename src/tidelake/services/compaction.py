@@ -18,7 +18,7 @@ from tidelake.formats.file_name import parse_log
 from tidelake.formats.plans import CompactionOperation, CompactionPlan
 from tidelake.model import WRITE_ACTIONS, Action, FileGroupId, FileSlice, Instant, TableType
 from tidelake.services.plan import PlannedFile, Service, ServicePlan
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
 from tidelake.timeline import Timeline, TimelineContents
 from tidelake.view import (
     AsOf,
@@ -167,18 +167,23 @@ def _refuse_unknown(
             )
 
 
-def show_compaction(now: TableNow, options: CompactionOptions) -> ServicePlan:
+def show_compaction(now: ServiceContext, options: CompactionOptions) -> ServicePlan:
     """Return what a compaction would do now, beside plans that wait already."""
-    refuse_uncompactable(now.config)
+    state = now.state
+    refuse_uncompactable(state.config)
     at = now.times.next()
-    view = now.view()
+    view = state.view
     plan = plan_compaction(
-        view, now.contents, options, table_version=now.config.table_version, requested_time=at
+        view,
+        state.contents,
+        options,
+        table_version=state.config.table_version,
+        requested_time=at,
     )
-    waiting = [i for i in now.timeline.pending if i.planned_as is Action.COMPACTION]
-    slices = [s for i in waiting for s in planned_slices(view, now.contents.compaction_plan(i))]
+    waiting = [i for i in state.timeline.pending if i.planned_as is Action.COMPACTION]
+    slices = [s for i in waiting for s in planned_slices(view, state.contents.compaction_plan(i))]
     slices += planned_slices(view, plan) if plan is not None else []
-    writes = [i.requested_time for i in now.timeline.pending if i.action in WRITE_ACTIONS]
+    writes = [i.requested_time for i in state.timeline.pending if i.action in WRITE_ACTIONS]
     facts: dict[str, str | int] = {"file groups": len(slices)}
     if waiting:
         facts["plans that wait"] = ", ".join(i.requested_time for i in waiting)
@@ -186,7 +191,7 @@ def show_compaction(now: TableNow, options: CompactionOptions) -> ServicePlan:
         facts["pending writes"] = ", ".join(writes)
     return ServicePlan(
         service=Service.COMPACT,
-        reason=_reason(slices, is_due=is_due(now.timeline, options, at=at)),
+        reason=_reason(slices, is_due=is_due(state.timeline, options, at=at)),
         files_in=tuple(_files_in(slices)),
         files_out=tuple(
             PlannedFile(

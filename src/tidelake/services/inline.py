@@ -12,7 +12,7 @@ from tidelake.model import Action
 from tidelake.services.archive import archive
 from tidelake.services.clean import clean, pending_cleans
 from tidelake.services.clean_plan import commits_since
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
 from tidelake.timeline import Timeline
 from tidelake.txn import MetadataKeeper
 from tidelake.txn.concurrency import Concurrency
@@ -64,10 +64,10 @@ def _clean(
     expires_ms: int | None,
     concurrency: Concurrency,
 ) -> None:
-    now = TableNow.load(env, keeper)
-    cleans = [i for i in now.timeline.completed if i.action is Action.CLEAN]
-    since = commits_since(now, cleans[-1] if cleans else None)
-    if pending_cleans(now) or since >= options.clean.trigger_commits:
+    now = ServiceContext.load(env, keeper)
+    cleans = [i for i in now.state.timeline.completed if i.action is Action.CLEAN]
+    since = commits_since(now.state, cleans[-1] if cleans else None)
+    if pending_cleans(now.state) or since >= options.clean.trigger_commits:
         clean(env, options.clean, keeper, expires_ms=expires_ms, concurrency=concurrency)
 
 

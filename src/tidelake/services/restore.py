@@ -43,7 +43,8 @@ from tidelake.services.rollback import (
     written_partitions,
 )
 from tidelake.services.savepoint import find_savepoint
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
+from tidelake.state.table_state import TableState
 from tidelake.timeline import Publisher
 from tidelake.txn import MetadataKeeper
 from tidelake.txn.concurrency import Concurrency
@@ -79,54 +80,54 @@ def restore(
     """
     shared = concurrency or Concurrency()
     with shared.section():
-        now = TableNow.load_restoring(env, keeper, shared)
-        pending = next((i for i in now.timeline.pending if i.action is Action.RESTORE), None)
+        now = ServiceContext.load_restoring(env, keeper, shared)
+        pending = next((i for i in now.state.timeline.pending if i.action is Action.RESTORE), None)
         if pending is not None:
-            plan = now.contents.restore_plan(pending)
+            plan = now.state.contents.restore_plan(pending)
             if plan.savepoint_to_restore_timestamp not in (None, savepoint):
                 raise RestorePendingError(pending.requested_time)
-            _refuse_bad_plan(now, pending, plan)
-        find_savepoint(now, savepoint)
+            _refuse_bad_plan(now.state, pending, plan)
+        find_savepoint(now.state, savepoint)
         if pending is None:
-            _refuse_lost_files(now, savepoint)
-            _refuse_archived(now, savepoint)
+            _refuse_lost_files(now.state, savepoint)
+            _refuse_archived(now.state, savepoint)
             refuse_writers(now)
             roll_back_all_failed(env, keeper, concurrency=shared)
-            now = TableNow.load(env, keeper, shared)
-            plan = plan_restore(now, savepoint)
+            now = ServiceContext.load(env, keeper, shared)
+            plan = plan_restore(now.state, savepoint)
         shared.ensure()
-        now.keeper.prepare(now.config, now.timeline, now.times)
+        now.keeper.prepare(now.state.config, now.state.timeline, now.times)
         requested_time = _request(now, plan) if pending is None else pending.requested_time
         return _run(now, requested_time, plan)
 
 
-def show_restore(now: TableNow, savepoint: str) -> ServicePlan:
+def show_restore(state: TableState, savepoint: str) -> ServicePlan:
     """Return what a restore would take off the table; raise as `restore` does."""
-    find_savepoint(now, savepoint)
-    _refuse_lost_files(now, savepoint)
-    _refuse_archived(now, savepoint)
-    times = [target.commit_time for target in plan_restore(now, savepoint).instants_to_rollback]
+    find_savepoint(state, savepoint)
+    _refuse_lost_files(state, savepoint)
+    _refuse_archived(state, savepoint)
+    times = [target.commit_time for target in plan_restore(state, savepoint).instants_to_rollback]
     return ServicePlan(
         service=Undoing.RESTORE,
         reason=f"{len(times)} instants came after {savepoint}",
-        files_deleted=tuple(files_of_instants(now, set(times), None)),
+        files_deleted=tuple(files_of_instants(state, set(times), None)),
         facts={"instants taken back": ", ".join(times) or "none"},
     )
 
 
-def plan_restore(now: TableNow, savepoint: str) -> RestorePlan:
+def plan_restore(state: TableState, savepoint: str) -> RestorePlan:
     """Return what goes, newest first: every write that took effect after the savepoint.
 
     Up to table version 7 that goes by requested time, so that a compaction that was planned before
     the savepoint stays. A plan that waits is dropped when it was made later: it may name files that
     go.
     """
-    completed = list(now.completed_after(_saved(now, savepoint)))
-    if now.has_completion_times:
+    completed = list(state.completed_after(_saved(state, savepoint)))
+    if state.by_completion_time:
         completed.sort(key=lambda i: i.completion_time or "")
     plans_since = [
         i
-        for i in now.timeline.pending
+        for i in state.timeline.pending
         if i.planned_as.completed_as in WRITE_ACTIONS and i.requested_time > savepoint
     ]
     return RestorePlan(
@@ -139,16 +140,16 @@ def plan_restore(now: TableNow, savepoint: str) -> RestorePlan:
     )
 
 
-def _saved(now: TableNow, savepoint: str) -> Instant:
-    (saved,) = (i for i in now.timeline.writes() if i.requested_time == savepoint)
+def _saved(state: TableState, savepoint: str) -> Instant:
+    (saved,) = (i for i in state.timeline.writes() if i.requested_time == savepoint)
     return saved
 
 
-def _refuse_bad_plan(now: TableNow, pending: Instant, plan: RestorePlan) -> None:
+def _refuse_bad_plan(state: TableState, pending: Instant, plan: RestorePlan) -> None:
     """Refuse a plan that names what is no write, before anything is deleted."""
     for target in plan.instants_to_rollback:
         if not names_a_write(target):
-            time, folder = pending.requested_time, now.config.timeline_folder
+            time, folder = pending.requested_time, state.config.timeline_folder
             raise UnsupportedTableError(
                 f"the pending restore {time} is to take back {target.action!r:.40} "
                 f"{target.commit_time!r:.40}, which is no write",
@@ -157,26 +158,29 @@ def _refuse_bad_plan(now: TableNow, pending: Instant, plan: RestorePlan) -> None
             )
 
 
-def _request(now: TableNow, plan: RestorePlan) -> str:
-    publisher = Publisher(now.env.storage, now.config)
+def _request(now: ServiceContext, plan: RestorePlan) -> str:
+    publisher = Publisher(now.env.storage, now.state.config)
     requested_time, content = now.times.next(), plans.encode(plan)
     while not request(publisher, now.concurrency, requested_time, Action.RESTORE, content):
         requested_time = now.times.next()
     return requested_time
 
 
-def _run(now: TableNow, requested_time: str, plan: RestorePlan) -> Restored:
-    publisher = Publisher(now.env.storage, now.config)
+def _run(now: ServiceContext, requested_time: str, plan: RestorePlan) -> Restored:
+    state = now.state
+    publisher = Publisher(now.env.storage, state.config)
     began_ms = now.env.clock.now_ms()
     now.concurrency.ensure()
     publisher.start(requested_time, Action.RESTORE)
-    rollback = Rollback(now.env, now.config, now.timeline, now.times, now.keeper, now.concurrency)
+    rollback = Rollback(
+        now.env, state.config, state.timeline, now.times, now.keeper, now.concurrency
+    )
     undone: dict[str, tuple[RollbackMetadata | None, ...]] = {}
     for target in plan.instants_to_rollback:
         done = rollback.take_off(
             target,
             rollback_time=now.times.next(),
-            partitions=_partitions(now, target),
+            partitions=_partitions(state, target),
         )
         undone[target.commit_time] = (done,)
     now.concurrency.ensure()
@@ -204,25 +208,25 @@ def _run(now: TableNow, requested_time: str, plan: RestorePlan) -> Restored:
     )
 
 
-def _partitions(now: TableNow, target: InstantInfo) -> Sequence[str] | None:
+def _partitions(state: TableState, target: InstantInfo) -> Sequence[str] | None:
     """Return where an instant left files; None when nothing on the timeline tells.
 
     That is so for a plan, and where an attempt that crashed has deleted the completed file and not
     yet all others.
     """
-    for instant in now.timeline.completed:
+    for instant in state.timeline.completed:
         if (instant.requested_time, instant.action.value) == (target.commit_time, target.action):
             try:
-                return written_partitions(now.contents.commit_metadata(instant))
+                return written_partitions(state.contents.commit_metadata(instant))
             except CorruptFileError:
                 return None
     return None
 
 
-def _refuse_lost_files(now: TableNow, savepoint: str) -> None:
-    instant = find_savepoint(now, savepoint)
-    kept = now.contents.savepoint_metadata(instant).partition_metadata
-    files = now.listing().files_of(sorted(kept))
+def _refuse_lost_files(state: TableState, savepoint: str) -> None:
+    instant = find_savepoint(state, savepoint)
+    kept = state.contents.savepoint_metadata(instant).partition_metadata
+    files = state.listing().files_of(sorted(kept))
     for partition, found in kept.items():
         there = {file.name for file in files[partition]}
         for path in found.savepoint_data_file:
@@ -235,12 +239,12 @@ def _refuse_lost_files(now: TableNow, savepoint: str) -> None:
                     "storage's versions",
                 )
     refuse_doomed(
-        now,
+        state,
         {p: [_name(path) for path in found.savepoint_data_file] for p, found in kept.items()},
         problem=f"the table cannot be restored to {savepoint}",
         next_step="let that clean finish, and restore to a later savepoint",
     )
-    if not any(i.requested_time == savepoint for i in now.timeline.writes()):
+    if not any(i.requested_time == savepoint for i in state.timeline.writes()):
         raise ConfigError(
             f"{savepoint} is not on the active timeline any more",
             next_step="restore to another savepoint",
@@ -251,13 +255,13 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _refuse_archived(now: TableNow, savepoint: str) -> None:
+def _refuse_archived(state: TableState, savepoint: str) -> None:
     """Refuse when later writes are in the history, from which nothing is ever taken."""
-    saved = _saved(now, savepoint)
+    saved = _saved(state, savepoint)
     later = [
         i.requested_time
-        for i in now.history.instants_since(savepoint)
-        if i.action in WRITE_ACTIONS and now.is_after(i, saved)
+        for i in state.history.instants_since(savepoint)
+        if i.action in WRITE_ACTIONS and state.is_after(i, saved)
     ]
     if later:
         raise HorizonError(

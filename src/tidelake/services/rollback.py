@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tidelake.env import Env
 from tidelake.errors import ConfigError, HorizonError, PlanRunningError
@@ -13,7 +13,8 @@ from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.services.clean_plan import files_beside_cleans, names_in, refuse_doomed
 from tidelake.services.plan import PlannedFile, ServicePlan, Undoing
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
+from tidelake.state.table_state import TableState
 from tidelake.txn import MetadataKeeper, failed_writes
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.conflicts.undone_writes import without
@@ -52,9 +53,9 @@ def roll_back_all_failed(
     """
     shared = concurrency or Concurrency()
     with shared.section():
-        now = TableNow.load(env, keeper, shared)
-        pending = failed_writes(now.timeline, now.contents)
-        begun = [i for i in now.timeline.pending if i.action is Action.ROLLBACK]
+        now = ServiceContext.load(env, keeper, shared)
+        pending = failed_writes(now.state.timeline, now.state.contents)
+        begun = [i for i in now.state.timeline.pending if i.action is Action.ROLLBACK]
         if not (pending or begun):
             return []
         if expires_ms is None:
@@ -70,9 +71,11 @@ def roll_back_all_failed(
         failed = [i for i in pending if i.requested_time not in alive]
         if not (failed or begun):
             return []
-        config = now.keeper.prepare(now.config, now.timeline, now.times)
-        rollback = Rollback(env, config, now.timeline, now.times, now.keeper, shared)
-        waiting = [found for i in begun if (found := rollback.find(i, now.contents)) is not None]
+        config = now.keeper.prepare(now.state.config, now.state.timeline, now.times)
+        rollback = Rollback(env, config, now.state.timeline, now.times, now.keeper, shared)
+        waiting = [
+            found for i in begun if (found := rollback.find(i, now.state.contents)) is not None
+        ]
         spoken_for = {found.target.commit_time for found in waiting}
         waiting += [rollback.schedule(i) for i in failed if i.requested_time not in spoken_for]
     for found in waiting:
@@ -102,7 +105,7 @@ def roll_back(
     """
     shared = concurrency or Concurrency()
     with shared.section():
-        now = TableNow.load(env, keeper, shared)
+        now = ServiceContext.load(env, keeper, shared)
         instant = _refuse_needed(now, requested_time)
         if not instant.is_completed:
             if not force:
@@ -110,29 +113,32 @@ def roll_back(
             return _roll_back_pending(now, instant)
         refuse_writers(now)
         roll_back_all_failed(env, keeper, concurrency=shared)
-        before, now = now, TableNow.load(env, keeper, shared)
-        if instant not in now.timeline.instants:
+        before, now = now, ServiceContext.load(env, keeper, shared)
+        if instant not in now.state.timeline.instants:
             # Its rollback had been begun before; without the lock others may have archived it.
             shared.ensure()
-            if any(i.action in WRITE_ACTIONS for i in now.history.instants_at(requested_time)):
-                now.instant(requested_time)  # which says that it is archived
+            if any(
+                i.action in WRITE_ACTIONS for i in now.state.history.instants_at(requested_time)
+            ):
+                now.state.find_instant(requested_time)  # which says that it is archived
             return RolledBack(
-                requested_time=requested_time, files_deleted=_deleted_since(before, now)
+                requested_time=requested_time, files_deleted=_deleted_since(before.state, now.state)
             )
-        partitions = written_partitions(now.contents.commit_metadata(instant))
+        partitions = written_partitions(now.state.contents.commit_metadata(instant))
         done = _rollback(now).run_completed(instant, partitions)
     return RolledBack(requested_time=requested_time, files_deleted=done.total_files_deleted)
 
 
-def _rollback(now: TableNow) -> Rollback:
+def _rollback(now: ServiceContext) -> Rollback:
+    state = now.state
     now.concurrency.ensure()
-    config = now.keeper.prepare(now.config, now.timeline, now.times)
-    return Rollback(now.env, config, now.timeline, now.times, now.keeper, now.concurrency)
+    config = now.keeper.prepare(state.config, state.timeline, now.times)
+    return Rollback(now.env, config, state.timeline, now.times, now.keeper, now.concurrency)
 
 
-def refuse_writers(now: TableNow) -> None:
+def refuse_writers(now: ServiceContext) -> None:
     """Raise `ConfigError` when somebody is writing who may have built on what is to go."""
-    pending = failed_writes(now.timeline, now.contents)
+    pending = failed_writes(now.state.timeline, now.state.contents)
     refuse_live(
         live_writers(now.env, pending, expires_ms=now.concurrency.expires_after_ms),
         why="it may build on what is to go",
@@ -140,7 +146,7 @@ def refuse_writers(now: TableNow) -> None:
     )
 
 
-def _refuse_running(now: TableNow, instant: Instant) -> None:
+def _refuse_running(now: ServiceContext, instant: Instant) -> None:
     """Raise `ConfigError` when a write that is to be rolled back gives signs of life."""
     refuse_live(
         live_writers(now.env, [instant], expires_ms=now.concurrency.expires_after_ms),
@@ -150,24 +156,24 @@ def _refuse_running(now: TableNow, instant: Instant) -> None:
     )
 
 
-def plan_roll_back(now: TableNow, requested_time: str) -> ServicePlan:
+def plan_roll_back(now: ServiceContext, requested_time: str) -> ServicePlan:
     """Return what a rollback would take off the table; raise as `roll_back` does."""
     instant = _refuse_needed(now, requested_time)
     partitions = None
     if instant.is_completed:
-        partitions = written_partitions(now.contents.commit_metadata(instant))
+        partitions = written_partitions(now.state.contents.commit_metadata(instant))
     return ServicePlan(
         service=Undoing.ROLLBACK,
         reason=f"{instant.planned_as} {requested_time} is {instant.state}",
-        files_deleted=tuple(files_of_instants(now, {requested_time}, partitions)),
+        files_deleted=tuple(files_of_instants(now.state, {requested_time}, partitions)),
     )
 
 
 def files_of_instants(
-    now: TableNow, times: Collection[str], partitions: Sequence[str] | None
+    state: TableState, times: Collection[str], partitions: Sequence[str] | None
 ) -> Iterator[PlannedFile]:
     """Return the data files that instants left in some partitions, or anywhere."""
-    listing = now.listing()
+    listing = state.listing()
     wanted = listing.partitions() if partitions is None else partitions
     for partition, files in listing.files_of(wanted).items():
         for info in files:
@@ -183,30 +189,33 @@ def written_partitions(metadata: CommitMetadata) -> Sequence[str]:
     return sorted(p for p, stats in metadata.partition_to_write_stats.items() if stats)
 
 
-def _roll_back_pending(now: TableNow, instant: Instant) -> RolledBack:
+def _roll_back_pending(now: ServiceContext, instant: Instant) -> RolledBack:
     _rollback(now).run(instant)
-    deleted = _deleted_since(now, TableNow.load(now.env, now.keeper, now.concurrency))
+    deleted = _deleted_since(
+        now.state, ServiceContext.load(now.env, now.keeper, now.concurrency).state
+    )
     return RolledBack(requested_time=instant.requested_time, files_deleted=deleted)
 
 
-def _deleted_since(before: TableNow, after: TableNow) -> int:
+def _deleted_since(before: TableState, after: TableState) -> int:
     """Return how many files the rollbacks deleted that completed in between."""
     return sum(
-        after.contents.rollback_metadata(done).total_files_deleted
-        for done in after.timeline.completed
-        if done.action is Action.ROLLBACK and done not in before.timeline.completed
+        after.contents.rollback_metadata(instant).total_files_deleted
+        for instant in after.timeline.completed
+        if instant.action is Action.ROLLBACK and instant not in before.timeline.completed
     )
 
 
-def _refuse_needed(now: TableNow, time: str) -> Instant:
+def _refuse_needed(now: ServiceContext, time: str) -> Instant:
     """Return the write; refuse to take away what somebody keeps, or has built on."""
-    instant = now.instant(time)
+    state = now.state
+    instant = state.find_instant(time)
     if instant.planned_as.completed_as not in WRITE_ACTIONS:
         raise ConfigError(
             f"{time} is a {instant.planned_as}, which wrote no rows to take back",
             next_step="give the time of a commit, a deltacommit or a replacecommit",
         )
-    failed = failed_writes(now.timeline, now.contents)
+    failed = failed_writes(state.timeline, state.contents)
     if not instant.is_completed:
         if instant in failed:
             return instant
@@ -214,19 +223,19 @@ def _refuse_needed(now: TableNow, time: str) -> Instant:
             f"{instant.planned_as} {time} is a plan that waits to be carried out",
             next_step="run it; a write that fails on its way is rolled back by itself",
         )
-    if any(i.requested_time == time for i in now.savepoints()):
+    if any(i.requested_time == time for i in state.savepoints()):
         raise ConfigError(
             f"{time} is kept by a savepoint",
             next_step=f"delete the savepoint of {time} first",
         )
     later = [
         i.requested_time
-        for i in now.timeline.writes()
+        for i in state.timeline.writes()
         if i != instant
         and (
             i.requested_time > time
             or (
-                now.has_completion_times
+                state.by_completion_time
                 and (i.completion_time or "") > (instant.completion_time or "")
             )
         )
@@ -238,7 +247,7 @@ def _refuse_needed(now: TableNow, time: str) -> Instant:
         )
     planned = [
         i
-        for i in now.timeline.pending
+        for i in state.timeline.pending
         if i.requested_time > time
         and i.planned_as.completed_as in WRITE_ACTIONS
         and i not in failed
@@ -248,11 +257,11 @@ def _refuse_needed(now: TableNow, time: str) -> Instant:
             f"{planned[0].planned_as} {planned[0].requested_time} was planned on what {time} wrote",
             next_step="run the plan and roll that back first",
         )
-    _refuse_lost_past(now, instant, now.contents.commit_metadata(instant))
+    _refuse_lost_past(state, instant, state.contents.commit_metadata(instant))
     return instant
 
 
-def _refuse_lost_past(now: TableNow, instant: Instant, metadata: CommitMetadata) -> None:
+def _refuse_lost_past(state: TableState, instant: Instant, metadata: CommitMetadata) -> None:
     """Refuse when the files are gone that were current before the instant."""
     replaced = metadata.partition_to_replace_file_ids
     needed: list[tuple[str, str, str | None]] = [
@@ -263,7 +272,7 @@ def _refuse_lost_past(now: TableNow, instant: Instant, metadata: CommitMetadata)
             name = (stat.path or "").rpartition("/")[2]
             if stat.prev_commit not in (None, NO_PREVIOUS_COMMIT) and parse_base("", name, 0):
                 needed.append((partition, stat.file_id or "", stat.prev_commit))
-    there = _instants_by_group(now, sorted({partition for partition, _, _ in needed}))
+    there = _instants_by_group(state, sorted({partition for partition, _, _ in needed}))
     for partition, file_id, previous in needed:
         found = there.get((partition, file_id), set())
         is_there = (
@@ -275,19 +284,19 @@ def _refuse_lost_past(now: TableNow, instant: Instant, metadata: CommitMetadata)
                 f"partition {partition!r} held before it was cleaned away",
                 next_step="restore the table to a savepoint, or write the rows anew",
             )
-    _refuse_doomed_past(now, instant, metadata)
+    _refuse_doomed_past(state, instant, metadata)
 
 
-def _refuse_doomed_past(now: TableNow, instant: Instant, metadata: CommitMetadata) -> None:
+def _refuse_doomed_past(state: TableState, instant: Instant, metadata: CommitMetadata) -> None:
     """Refuse when a pending clean deletes what the table would go back to."""
     changed = {*metadata.partition_to_write_stats, *metadata.partition_to_replace_file_ids}
-    past = replace(now, timeline=without(now.timeline, [instant]))
+    past = state.with_timeline(without(state.timeline, [instant]))
     kept: dict[str, list[str]] = {}
-    files = files_beside_cleans(now, sorted(changed))
-    for found in past.view(files).latest_slices():
+    files = files_beside_cleans(state, sorted(changed))
+    for found in past.view_of(files).latest_slices():
         kept.setdefault(found.group.partition, []).extend(names_in(found))
     refuse_doomed(
-        now,
+        state,
         kept,
         problem=f"{instant.requested_time} cannot be rolled back to what was there before it",
         next_step="let that clean finish, then restore the table to a savepoint, or write the rows "
@@ -296,10 +305,10 @@ def _refuse_doomed_past(now: TableNow, instant: Instant, metadata: CommitMetadat
 
 
 def _instants_by_group(
-    now: TableNow, partitions: Sequence[str]
+    state: TableState, partitions: Sequence[str]
 ) -> Mapping[tuple[str, str], set[str]]:
     found: dict[tuple[str, str], set[str]] = {}
-    for partition, files in now.listing().files_of(partitions).items():
+    for partition, files in state.listing().files_of(partitions).items():
         for info in files:
             file = parse_base(partition, info.name, 0) or parse_log(partition, info.name, 0)
             if file is not None:

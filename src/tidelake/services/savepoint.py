@@ -15,7 +15,8 @@ from tidelake.formats import plans
 from tidelake.formats.plans import SavepointMetadata, SavepointPartitionMetadata
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.services.clean_plan import files_beside_cleans, last_clean, names_in, refuse_doomed
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
+from tidelake.state.table_state import TableState
 from tidelake.timeline import Publisher
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.conflicts.undone_writes import going, savepoint_files
@@ -53,10 +54,10 @@ def savepoint(
     """
     shared = concurrency or Concurrency()
     with shared.section():
-        now = TableNow.load(env, concurrency=shared)
-        instant = _write(now, requested_time)
+        now = ServiceContext.load(env, concurrency=shared)
+        instant = _write(now.state, requested_time)
         time = instant.requested_time
-        kept = _kept_files(now, instant)
+        kept = _kept_files(now.state, instant)
         metadata = SavepointMetadata(
             savepointed_by=user,
             savepointed_at=env.clock.now_ms(),
@@ -68,7 +69,7 @@ def savepoint(
                 for partition, names in kept.items()
             },
         )
-        publisher = Publisher(env.storage, now.config)
+        publisher = Publisher(env.storage, now.state.config)
         shared.ensure()
         publisher.start(time, Action.SAVEPOINT)
         done = now.times.next()
@@ -77,28 +78,28 @@ def savepoint(
     return Savepoint(requested_time=time, completion_time=done, files=sum(map(len, kept.values())))
 
 
-def _kept_files(now: TableNow, instant: Instant) -> dict[str, list[str]]:
+def _kept_files(state: TableState, instant: Instant) -> dict[str, list[str]]:
     """Return the files to keep, by partition; refuse when they cannot be kept."""
     time = instant.requested_time
-    if any(i.requested_time == time for i in now.savepoints()):
+    if any(i.requested_time == time for i in state.savepoints()):
         raise ConfigError(f"{time} has a savepoint already", next_step="there is nothing to do")
-    rollback = going(now.timeline, now.contents).get(instant)
+    rollback = going(state.timeline, state.contents).get(instant)
     if rollback is not None:
         raise ConfigError(
             f"{time} cannot be kept: rollback {rollback.requested_time} has begun to take it back",
             next_step=f"let that rollback finish (`tidelake rollback TABLE {time}` goes on with "
             "it), and keep another instant",
         )
-    last = last_clean(now)
+    last = last_clean(state)
     if last is not None and time < last.retained:
         raise HorizonError(
             f"the table as of {time} cannot be kept: cleans left it readable from "
             f"{last.retained} on",
             next_step=f"choose an instant from {last.retained} on",
         )
-    kept = _files_as_of(now, instant)
+    kept = _files_as_of(state, instant)
     refuse_doomed(
-        now,
+        state,
         kept,
         problem=f"the table as of {time} cannot be kept",
         next_step="let that clean finish, and keep a later instant",
@@ -115,17 +116,17 @@ def delete_savepoint(
     """
     shared = concurrency or Concurrency()
     with shared.section():
-        now = TableNow.load(env, concurrency=shared)
-        names = savepoint_files(now.timeline, requested_time)
+        now = ServiceContext.load(env, concurrency=shared)
+        names = savepoint_files(now.state.timeline, requested_time)
         if not names:
-            find_savepoint(now, requested_time)
+            find_savepoint(now.state, requested_time)
         shared.ensure()
-        Publisher(env.storage, now.config).remove(names)
+        Publisher(env.storage, now.state.config).remove(names)
 
 
-def find_savepoint(now: TableNow, requested_time: str) -> Instant:
+def find_savepoint(state: TableState, requested_time: str) -> Instant:
     """Return the completed savepoint of an instant; raise `ConfigError` when there is none."""
-    found = now.savepoints()
+    found = state.savepoints()
     for instant in found:
         if instant.requested_time == requested_time:
             return instant
@@ -136,17 +137,17 @@ def find_savepoint(now: TableNow, requested_time: str) -> Instant:
     )
 
 
-def _write(now: TableNow, requested_time: str | None) -> Instant:
+def _write(state: TableState, requested_time: str | None) -> Instant:
     if requested_time is None:
-        writes = now.timeline.writes()
+        writes = state.timeline.writes()
         if not writes:
             raise ConfigError(
                 "the table has no completed write to keep", next_step="write to the table first"
             )
-        if now.has_completion_times:
+        if state.by_completion_time:
             return max(writes, key=lambda i: i.completion_time or "")
         return writes[-1]
-    instant = now.instant(requested_time)
+    instant = state.find_instant(requested_time)
     if not instant.is_completed or instant.action not in WRITE_ACTIONS:
         raise ConfigError(
             f"{instant.planned_as} {requested_time} is {instant.state} and cannot be kept: only "
@@ -156,11 +157,11 @@ def _write(now: TableNow, requested_time: str | None) -> Instant:
     return instant
 
 
-def _files_as_of(now: TableNow, instant: Instant) -> dict[str, list[str]]:
+def _files_as_of(state: TableState, instant: Instant) -> dict[str, list[str]]:
     at = AsOf(time=instant.requested_time, basis=TimeBasis.REQUESTED)
-    if now.has_completion_times and instant.completion_time is not None:
+    if state.by_completion_time and instant.completion_time is not None:
         at = AsOf(time=instant.completion_time, basis=TimeBasis.COMPLETION)
-    view = now.view(files_beside_cleans(now))
+    view = state.view_of(files_beside_cleans(state))
     kept: dict[str, list[str]] = {partition: [] for partition in view.partitions()}
     for found in view.latest_slices(as_of=at):
         kept[found.group.partition] += names_in(found)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone, tzinfo
 from functools import cached_property
 
 from tidelake.config import ReadOptions, TableConfig, TimeBasis
-from tidelake.errors import MissingFileError, SchemaError, TimeTravelError, reading
+from tidelake.errors import ConfigError, MissingFileError, SchemaError, TimeTravelError, reading
 from tidelake.formats.schema_history import InternalSchema, SchemaHistory
 from tidelake.formats.table_schema import column_names
 from tidelake.model import WRITE_ACTIONS, Action, Instant, State
 from tidelake.state.committed_logs import CommittedLogs
 from tidelake.state.file_statistics import FileStatistics
 from tidelake.state.point_in_time import to_instant
-from tidelake.storage import Storage
+from tidelake.storage import FileInfo, Storage
 from tidelake.timeline import (
     History,
     Timeline,
@@ -29,7 +29,7 @@ from tidelake.timeline import (
 from tidelake.timeline.schema_history import SCHEMA_FOLDER
 from tidelake.timeline.table_properties import PROPERTIES_PATH
 from tidelake.timeline.table_schema import commit_with_schema, writes_in_order
-from tidelake.view import AsOf, Listing, StorageListing, TableView, is_by
+from tidelake.view import AsOf, KnownFiles, Listing, StorageListing, TableView, is_by
 
 #: Makes the listing and the statistics of a table that has a metadata table.
 MetadataSource = Callable[[Storage, TableConfig, Timeline], "tuple[Listing, FileStatistics] | None"]
@@ -78,6 +78,16 @@ class TableState:
             storage=storage, config=config, timeline=timeline, options=options, metadata=metadata
         )
 
+    def with_timeline(self, timeline: Timeline) -> TableState:
+        """Return the table as it would be with another timeline."""
+        return TableState(
+            storage=self.storage,
+            config=self.config,
+            timeline=timeline,
+            options=self.options,
+            metadata=self._metadata,
+        )
+
     @property
     def by_completion_time(self) -> bool:
         """Return whether windows and points in time mean completion times, as from version 8 on."""
@@ -112,15 +122,26 @@ class TableState:
     def view(self) -> TableView:
         """Return the table's file groups and slices."""
         found = self._from_metadata
+        return self._view(self.listing() if found is None else found[0])
+
+    def view_of(self, files: Mapping[str, Sequence[FileInfo]]) -> TableView:
+        """Return the file groups and slices that some files make, by partition."""
+        return self._view(KnownFiles(files))
+
+    def _view(self, listing: Listing) -> TableView:
         return TableView(
             table_version=self.config.table_version,
             timeline=self.timeline,
             contents=self.contents,
-            listing=StorageListing(self.storage) if found is None else found[0],
+            listing=listing,
             history_times=self.history.completion_times,
             order=self.options.log_merge_order,
             timeline_now=lambda: reload_timeline(self.storage, self.config),
         )
+
+    def listing(self) -> Listing:
+        """Return what lies on storage, whatever the metadata table says."""
+        return StorageListing(self.storage)
 
     @cached_property
     def committed_logs(self) -> CommittedLogs:
@@ -199,7 +220,7 @@ class TableState:
             )
         retained = self.earliest_retained
         if retained is not None and at < retained and not self._is_saved(at, basis):
-            saved = sorted(i.requested_time for i in self._savepoints())
+            saved = sorted(i.requested_time for i in self.savepoints())
             raise TimeTravelError(
                 f"files as of {at} were cleaned: the table keeps its past from {retained} on"
                 + (f", and as of its savepoints {', '.join(saved)}" if saved else ""),
@@ -215,9 +236,6 @@ class TableState:
                 "write has completed or was rolled back",
             )
 
-    def _savepoints(self) -> Sequence[Instant]:
-        return [i for i in self.timeline.completed if i.action is Action.SAVEPOINT]
-
     def _is_saved(self, at: str, basis: TimeBasis) -> bool:
         """Return whether the table as of `at` is that of a savepoint, whose files cleans leave.
 
@@ -229,7 +247,7 @@ class TableState:
             return False
         current = max(writes, key=lambda i: _time(i, basis))
         savepoint = next(
-            (i for i in self._savepoints() if i.requested_time == current.requested_time), None
+            (i for i in self.savepoints() if i.requested_time == current.requested_time), None
         )
         if savepoint is None or any(
             _time(current, basis) < _time(i, basis) <= at
@@ -287,6 +305,52 @@ class TableState:
             if instant.action is Action.REPLACECOMMIT and not self.contents.is_clustering(instant):
                 return instant
         return None
+
+    def find_instant(self, requested_time: str) -> Instant:
+        """Return the write or service on the active timeline that has this time.
+
+        Raises `ConfigError` when there is none.
+        """
+        for instant in self.timeline.instants:
+            if instant.requested_time == requested_time and instant.action is not Action.SAVEPOINT:
+                return instant
+        archived = bool(self.history.instants_at(requested_time))
+        where = "is archived" if archived else "is not on the timeline"
+        raise ConfigError(
+            f"instant {requested_time} {where}",
+            next_step="`tidelake timeline TABLE` shows the instants that there are; give the "
+            "requested time of one",
+        )
+
+    def completed_after(self, write: Instant) -> Sequence[Instant]:
+        """Return the writes that took effect after another, as far as they are not archived.
+
+        Up to table version 7 that goes by requested time.
+        """
+        return [i for i in self.timeline.writes() if self.is_after(i, write)]
+
+    def is_after(self, instant: Instant, write: Instant) -> bool:
+        """Return whether an instant took effect after a completed write."""
+        if self.by_completion_time:
+            return (instant.completion_time or "") > (write.completion_time or "")
+        return instant.requested_time > write.requested_time
+
+    def late_beneath(self, savepoint: Instant) -> Sequence[Instant]:
+        """Return writes that a savepoint does not name, though its time is later than theirs.
+
+        They completed after it. Up to table version 7, where requested times count, they belong to
+        the past that it stands for.
+        """
+        return [
+            i
+            for i in self.timeline.writes()
+            if i.requested_time < savepoint.requested_time
+            and (i.completion_time or "") > (savepoint.completion_time or "")
+        ]
+
+    def savepoints(self) -> Sequence[Instant]:
+        """Return the completed savepoints."""
+        return [i for i in self.timeline.completed if i.action is Action.SAVEPOINT]
 
     def writes_by_time(self) -> Sequence[Instant]:
         """Return completed writes in the order that this table version's windows go by."""

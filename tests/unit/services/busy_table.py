@@ -12,7 +12,8 @@ from tidelake.formats.commit_metadata import CommitMetadata, WriteStat
 from tidelake.formats.file_name import format_base
 from tidelake.formats.plans import CompactionOperation, CompactionPlan
 from tidelake.model import Action, FileSlice, TableType
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
+from tidelake.state.table_state import TableState
 from tidelake.storage import MemoryStorage, Storage
 from tidelake.testing import Crash, Fault, FaultyStorage
 from tidelake.timeline import Publisher
@@ -32,8 +33,12 @@ class Busy:
         return Toy(self.storage)
 
     @property
-    def now(self) -> TableNow:
-        return TableNow.load(environment(self.storage))
+    def state(self) -> TableState:
+        return self.now.state
+
+    @property
+    def now(self) -> ServiceContext:
+        return ServiceContext.load(environment(self.storage))
 
     def write(self, rows: Mapping[str, str], *, overwrite: bool = False) -> str:
         return self.toy.write(rows, overwrite=overwrite).requested_time
@@ -54,15 +59,17 @@ class Busy:
             if found.log_files
         ]
         plan = CompactionPlan(operations=tuple(operations), version=2)
-        Publisher(self.storage, now.config).request(time, Action.COMPACTION, plans.encode(plan))
+        Publisher(self.storage, now.state.config).request(
+            time, Action.COMPACTION, plans.encode(plan)
+        )
         return time
 
     def run_compaction(self, time: str) -> None:
         """Carry out the plan, when nothing was written since."""
         now = self.now
-        publisher = Publisher(self.storage, now.config)
-        (instant,) = (i for i in now.timeline.pending if i.requested_time == time)
-        plan = now.contents.compaction_plan(instant)
+        publisher = Publisher(self.storage, now.state.config)
+        (instant,) = (i for i in now.state.timeline.pending if i.requested_time == time)
+        plan = now.state.contents.compaction_plan(instant)
         texts = self.rows()
         stats = []
         publisher.start(time, Action.COMPACTION)
@@ -99,22 +106,22 @@ class Busy:
         return time
 
     def rows(self) -> dict[str, str]:
-        return self._texts(self.now, None)
+        return self._texts(self.state, None)
 
     def rows_as_of(self, requested_time: str) -> dict[str, str]:
         """Return what a reader sees as of a completed write."""
         now = self.now
         at = AsOf(time=requested_time, basis=TimeBasis.REQUESTED)
-        if now.has_completion_times:
-            done = now.timeline.completion_time_of(requested_time)
+        if now.state.by_completion_time:
+            done = now.state.timeline.completion_time_of(requested_time)
             at = AsOf(time=done or "", basis=TimeBasis.COMPLETION)
-        return self._texts(now, at)
+        return self._texts(now.state, at)
 
-    def _texts(self, now: TableNow, as_of: AsOf | None) -> dict[str, str]:
-        found = now.view().latest_slices(as_of=as_of)
+    def _texts(self, state: TableState, as_of: AsOf | None) -> dict[str, str]:
+        found = state.view.latest_slices(as_of=as_of)
         visible = {
             i.requested_time
-            for i in now.timeline.writes()
+            for i in state.timeline.writes()
             if as_of is None
             or (i.requested_time if as_of.basis is TimeBasis.REQUESTED else i.completion_time or "")
             <= as_of.time
@@ -127,8 +134,10 @@ class Busy:
     def history(self) -> list[tuple[str, Action]]:
         """Return every instant there ever was and that still counts, archived or not."""
         now = self.now
-        archived = {(i.requested_time, i.action) for i in now.history.instants()}
-        return sorted(archived | {(i.requested_time, i.action) for i in now.timeline.instants})
+        archived = {(i.requested_time, i.action) for i in now.state.history.instants()}
+        return sorted(
+            archived | {(i.requested_time, i.action) for i in now.state.timeline.instants}
+        )
 
 
 def busy(table_version: int, table_type: TableType, rounds: int = 6) -> Busy:

@@ -25,7 +25,7 @@ from tidelake.model import Action, Commit, Instant, TableType
 from tidelake.services.archive import archive
 from tidelake.services.archive_plan import plan_archive
 from tidelake.services.clean import clean, run_clean, schedule_clean
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
 from tidelake.storage import LocalStorage, MemoryStorage, Storage
 from tidelake.testing import FaultyStorage
 from tidelake.timeline import Publisher, update_table_config, with_history
@@ -49,7 +49,7 @@ def archived(table: Busy, given: ServiceOptions = SMALL) -> int:
 def instants(table: Busy) -> list[tuple[str, Action, str | None]]:
     """Return every instant, archived or not, as somebody who asks for all of them gets them."""
     now = table.now
-    found = with_history(now.timeline, now.history.instants())
+    found = with_history(now.state.timeline, now.state.history.instants())
     return [(i.requested_time, i.action, i.completion_time) for i in found]
 
 
@@ -71,16 +71,17 @@ def test_nothing_is_lost_and_nothing_is_there_twice(
     table = long_lived(table_version, table_type)
     before, rows = instants(table), table.rows()
     contents = {
-        i.requested_time: table.now.contents.commit_metadata(i) for i in table.now.timeline.writes()
+        i.requested_time: table.state.contents.commit_metadata(i)
+        for i in table.state.timeline.writes()
     }
     assert archived(table) > 8
-    assert len(table.now.timeline.writes()) == 4
+    assert len(table.state.timeline.writes()) == 4
     if table_version >= 8:
         # In version 6 the time of completion is that of the file, and memory has none.
         assert instants(table) == before
     assert [i[:2] for i in instants(table)] == [i[:2] for i in before]
     assert table.rows() == rows
-    history = table.now.history
+    history = table.state.history
     for instant in history.instants():
         if instant.action is Action.CLEAN:
             assert history.clean_metadata(instant) is not None
@@ -88,7 +89,7 @@ def test_nothing_is_lost_and_nothing_is_there_twice(
             found = history.commit_metadata(instant)
             assert found.write_stats == contents[instant.requested_time].write_stats
             assert found.schema == contents[instant.requested_time].schema
-    left = {name.partition(".")[0].partition("_")[0] for name in table.now.timeline.file_names}
+    left = {name.partition(".")[0].partition("_")[0] for name in table.state.timeline.file_names}
     assert not left & {i.requested_time for i in history.instants()}
     assert archived(table) == 0
 
@@ -107,9 +108,9 @@ def test_a_crash_at_any_call_is_gone_on_from(table_version: int, table_type: Tab
         for n in range(4):
             found.write({"a-0": f"more{n}"})
         archived(found)
-        assert len(found.now.timeline.writes()) <= 6
+        assert len(found.now.state.timeline.writes()) <= 6
         assert [i[:2] for i in instants(found)][: len(before)] == before
-        archive_times = [(i.requested_time, i.action) for i in found.now.history.instants()]
+        archive_times = [(i.requested_time, i.action) for i in found.now.state.history.instants()]
         assert len(archive_times) == len(set(archive_times))
         assert found.rows() == {**rows, "a-0": "more3"}
 
@@ -129,15 +130,15 @@ def test_a_timeline_within_its_bounds_is_left_alone() -> None:
 def test_a_pending_write_stays_with_what_came_just_before() -> None:
     table = busy(9, COW, 3)
     table.toy.begin().start()
-    pending = table.now.timeline.pending[0].requested_time
-    first = table.now.timeline.writes()[0]
+    pending = table.state.timeline.pending[0].requested_time
+    first = table.state.timeline.writes()[0]
     sample = table.storage.read(f".hoodie/timeline/{first.file_name}")
     for n in range(9):
         requested = f"{int(pending) + 100 + 10 * n}"
         own = sample.replace(first.requested_time.encode(), requested.encode())
         table.storage.put(f".hoodie/timeline/{requested}_{int(requested) + 5}.commit", own)
     plan = plan_archive(table.now, SMALL)
-    assert list(plan.instants) == list(table.now.timeline.writes()[:2])
+    assert list(plan.instants) == list(table.state.timeline.writes()[:2])
     assert f"commit {pending} is still inflight" in plan.reason
 
 
@@ -157,16 +158,16 @@ def saved(table: Busy, time: str) -> None:
     metadata = SavepointMetadata(
         savepointed_by="us", savepointed_at=0, comments="", partition_metadata={}
     )
-    table.storage.put(f"{now.config.timeline_folder}/{time}.savepoint.inflight", b"")
+    table.storage.put(f"{now.state.config.timeline_folder}/{time}.savepoint.inflight", b"")
     done = now.times.next()
     table.storage.put(
-        f"{now.config.timeline_folder}/{time}_{done}.savepoint", plans.encode(metadata)
+        f"{now.state.config.timeline_folder}/{time}_{done}.savepoint", plans.encode(metadata)
     )
 
 
 def test_a_savepoint_stays_and_all_behind_it_unless_told_otherwise() -> None:
     table = busy(9, COW, 12)
-    writes = [i.requested_time for i in table.now.timeline.writes()]
+    writes = [i.requested_time for i in table.state.timeline.writes()]
     saved(table, writes[3])
     plan = plan_archive(table.now, SMALL)
     assert [i.requested_time for i in plan.instants] == writes[:3]
@@ -195,7 +196,7 @@ def overwritten(table_version: int, table_type: TableType) -> tuple[Busy, Instan
     """Return a table that was overwritten and written to since, and the overwrite."""
     table = busy(table_version, table_type, 2)
     table.write({"z-0": "z"}, overwrite=True)
-    replacing = table.now.timeline.writes()[-1]
+    replacing = table.state.timeline.writes()[-1]
     for n in range(9):
         table.write({"z-0": f"z{n}"})
     return table, replacing
@@ -213,7 +214,7 @@ def test_a_replacement_stays_until_the_replaced_files_are_gone(
     assert table.rows() == {"z-0": "z8"}
     clean(environment(table.storage), SMALL.clean)
     assert archived(table) > 0
-    assert replacing.requested_time < (table.now.timeline.first_active_time or "")
+    assert replacing.requested_time < (table.state.timeline.first_active_time or "")
     assert table.rows() == {"z-0": "z8"}
 
 
@@ -225,8 +226,8 @@ def test_a_replacement_stays_until_the_clean_of_the_replaced_files_has_completed
     table, replacing = overwritten(table_version, table_type)
     planned = schedule_clean(table.now, SMALL.clean)
     assert planned is not None
-    (instant,) = (i for i in table.now.timeline.pending if i.requested_time == planned)
-    for partition, names in doomed_files(table.now.contents.clean_plan(instant)).items():
+    (instant,) = (i for i in table.state.timeline.pending if i.requested_time == planned)
+    for partition, names in doomed_files(table.state.contents.clean_plan(instant)).items():
         for name in names:
             table.storage.delete(f"{partition}/{name}")
     plan = plan_archive(table.now, SMALL)
@@ -237,17 +238,17 @@ def test_a_replacement_stays_until_the_clean_of_the_replaced_files_has_completed
 
 def test_the_newest_clean_stays_for_the_next_one() -> None:
     table = long_lived(9, COW, 9)
-    newest = [i for i in table.now.timeline.completed if i.action is Action.CLEAN][-1]
+    newest = [i for i in table.state.timeline.completed if i.action is Action.CLEAN][-1]
     for n in range(9):
         table.write({f"only-new{n}-0": "x"})
     archived(table)
-    assert newest in table.now.timeline.instants
-    assert len([i for i in table.now.timeline.instants if i.action is Action.CLEAN]) == 1
+    assert newest in table.state.timeline.instants
+    assert len([i for i in table.state.timeline.instants if i.action is Action.CLEAN]) == 1
 
 
 def test_what_the_metadata_table_needs_stays(tmp_path: Path) -> None:
     root = harness.unpack(harness.load("v9_mor_record_index_full_mdt"), tmp_path)
-    plan = plan_archive(TableNow.load(environment(LocalStorage(str(root)))), ALL_BUT_ONE)
+    plan = plan_archive(ServiceContext.load(environment(LocalStorage(str(root)))), ALL_BUT_ONE)
     assert plan.instants == ()
     assert "the metadata table was not compacted yet" in plan.reason
 
@@ -258,24 +259,24 @@ def test_what_came_after_the_last_compaction_of_the_metadata_table_stays(
 ) -> None:
     table = busy(table_version, COW, 12)
     now = table.now
-    folder = now.config.timeline_folder
-    fifth = now.timeline.writes()[5].requested_time
+    folder = now.state.config.timeline_folder
+    fifth = now.state.timeline.writes()[5].requested_time
     update_table_config(now.env, {"hoodie.table.metadata.partitions": "files"})
     properties = table.storage.read(".hoodie/hoodie.properties")
     table.storage.put(".hoodie/metadata/.hoodie/hoodie.properties", properties)
     name = f"{fifth}.commit" if table_version == 6 else f"{fifth}_{fifth}.commit"
     table.storage.put(f".hoodie/metadata/{folder}/{name}", b"")
     plan = plan_archive(table.now, SMALL)
-    assert list(plan.instants) == list(now.timeline.writes()[:5])
+    assert list(plan.instants) == list(now.state.timeline.writes()[:5])
     assert f"the metadata table was last compacted at {fifth}" in plan.reason
 
 
 def test_the_newest_word_on_the_schema_stays() -> None:
     table = busy(9, MOR, 4)
-    told = table.now.timeline.writes()[-2]
+    told = table.state.timeline.writes()[-2]
     table.compact()
     for _ in range(3):
-        last = table.now.timeline.writes()[-1]
+        last = table.state.timeline.writes()[-1]
         data = table.storage.read(f".hoodie/timeline/{last.file_name}")
         time = table.now.times.next()
         table.storage.put(f".hoodie/timeline/{time}_{int(time) + 1}.commit", data)
@@ -289,7 +290,7 @@ def test_what_the_next_compaction_is_counted_from_stays(table_version: int) -> N
     table = busy(table_version, MOR, 0)
     for n in range(9):
         table.write({"a-0": f"a{n}"})
-    deltas = [i.requested_time for i in table.now.timeline.writes()]
+    deltas = [i.requested_time for i in table.state.timeline.writes()]
     tight = {"clean_commits_retained": "1", "keep_min_commits": "2", "keep_max_commits": "3"}
     plan = plan_archive(table.now, options(**tight))
     assert [i.requested_time for i in plan.instants] == deltas[:-5]
@@ -307,7 +308,7 @@ def test_what_the_next_compaction_is_counted_from_stays(table_version: int) -> N
 
 def test_leftover_markers_go_with_their_instant() -> None:
     table = busy(9, COW, 12)
-    first, last = (table.now.timeline.writes()[n].requested_time for n in (0, -1))
+    first, last = (table.state.timeline.writes()[n].requested_time for n in (0, -1))
     for time in (first, last):
         table.storage.put(f"{marker_folder(time)}/{PARTITION}/x.parquet.marker.CREATE", b"")
     archived(table)
@@ -327,7 +328,7 @@ def test_the_history_of_version_8_stays_in_few_files() -> None:
     for n in range(60):
         table.write({"a-0": f"a{n}"})
         archive(environment(table.storage), given)
-        before.append(table.now.timeline.writes()[-1].requested_time)
+        before.append(table.state.timeline.writes()[-1].requested_time)
     assert [i[0] for i in instants(table)] == before
     names = [f.name for f in table.storage.list(".hoodie/timeline/history").files]
     levels = sorted(int(found[1]) for n in names if (found := re.search(r"_(\d)\.parquet$", n)))
@@ -360,15 +361,15 @@ def test_a_history_that_apache_began_is_gone_on_with(name: str, tmp_path: Path) 
     env = environment(LocalStorage(str(root)))
     read = {"hoodie.metadata.enable": "false"}
     rows = sorted(LocalTable(str(root), read).read().collect())
-    now = TableNow.load(env)
-    before = with_history(now.timeline, now.history.instants())
+    now = ServiceContext.load(env)
+    before = with_history(now.state.timeline, now.state.history.instants())
     # As a writer of ours does, which does not keep the metadata table.
-    now.keeper.prepare(now.config, now.timeline, now.times)
+    now.keeper.prepare(now.state.config, now.state.timeline, now.times)
     done = archive(env, ALL_BUT_ONE)
     assert done is not None
-    now = TableNow.load(env)
-    assert len(now.timeline.writes()) <= 2
-    after = with_history(now.timeline, now.history.instants())
+    now = ServiceContext.load(env)
+    assert len(now.state.timeline.writes()) <= 2
+    after = with_history(now.state.timeline, now.state.history.instants())
     assert [(i.requested_time, i.action) for i in after] == [
         (i.requested_time, i.action) for i in before
     ]
@@ -380,13 +381,13 @@ def test_what_version_6_archives_is_what_apache_archives(tmp_path: Path) -> None
     root = harness.unpack(harness.load("v6_mor_archived"), tmp_path)
     storage = LocalStorage(str(root))
     env = environment(storage)
-    now = TableNow.load(env)
-    entries = now.history._entries  # type: ignore[attr-defined]  # the archive of layout 1
+    now = ServiceContext.load(env)
+    entries = now.state.history._entries  # type: ignore[attr-defined]  # the archive of layout 1
     theirs = {(e.action, e.state): _filled(e.record) for e, _ in entries}
-    now.keeper.prepare(now.config, now.timeline, now.times)
+    now.keeper.prepare(now.state.config, now.state.timeline, now.times)
     archive(env, ALL_BUT_ONE)
     path = max(storage.files_below(".hoodie/archived"))
-    entries = TableNow.load(env).history._entries  # type: ignore[attr-defined]
+    entries = ServiceContext.load(env).state.history._entries  # type: ignore[attr-defined]
     ours = {(e.action, e.state): _filled(e.record) for e, found in entries if found == path}
     assert {key: ours[key] for key in ours if key in theirs} == {
         key: theirs[key] for key in theirs if key in ours
@@ -400,7 +401,7 @@ def _filled(record: dict[str, object]) -> set[str]:
 
 def test_the_plan_can_be_looked_at() -> None:
     table = busy(9, COW, 12)
-    shown = plan_archive(table.now, SMALL).shown(table.now)
+    shown = plan_archive(table.now, SMALL).shown(table.state)
     assert shown.facts["instants archived"] == 8
     assert shown.facts["writes that stay active"] == 4
     assert len(shown.files_deleted) == 24
@@ -420,15 +421,15 @@ def test_who_looked_before_an_archival_still_reads_every_commit(
     """Others archive at any time: between the look at the timeline and the look into its files."""
     table = long_lived(table_version, table_type)
     before = table.now
-    writes = before.timeline.writes()
-    owed = [table.now.contents.commit_metadata(i).partition_to_write_stats for i in writes]
+    writes = before.state.timeline.writes()
+    owed = [table.state.contents.commit_metadata(i).partition_to_write_stats for i in writes]
     assert archived(table) > 0
     if at_once:
-        before.contents.load_commit_metadata(writes)
-    found = [before.contents.commit_metadata(i).partition_to_write_stats for i in writes]
+        before.state.contents.load_commit_metadata(writes)
+    found = [before.state.contents.commit_metadata(i).partition_to_write_stats for i in writes]
     assert [set(stats) for stats in found] == [set(stats) for stats in owed]
-    cleans = [i for i in before.timeline.completed if i.action is Action.CLEAN]
-    assert all(before.contents.clean_metadata(i) is not None for i in cleans)
+    cleans = [i for i in before.state.timeline.completed if i.action is Action.CLEAN]
+    assert all(before.state.contents.clean_metadata(i) is not None for i in cleans)
 
 
 @pytest.mark.parametrize(
@@ -491,10 +492,10 @@ def test_a_write_id_finds_a_commit_that_is_archived(
     clean(environment(table.storage), SMALL.clean)
     assert archived(table) > 0
     now = table.now
-    assert now.timeline.is_archived(first.requested_time)
+    assert now.state.timeline.is_archived(first.requested_time)
 
     def found(write_id: str) -> Commit | None:
-        return find_commit(now.timeline, now.contents, now.history, write_id)
+        return find_commit(now.state.timeline, now.state.contents, now.state.history, write_id)
 
     again = found("batch 7")
     assert again is not None
@@ -508,7 +509,7 @@ def test_an_old_instant_that_a_dead_writer_puts_late_hides_nothing(
     table_version: int, table_type: TableType
 ) -> None:
     table = long_lived(table_version, table_type)
-    first = table.now.timeline.first_active_time or ""
+    first = table.state.timeline.first_active_time or ""
     assert archived(table) > 0
     rows, before = table.toy.rows(), instants(table)
     late = Publisher(table.storage, table.toy.config)
@@ -524,8 +525,8 @@ def test_an_old_instant_that_a_dead_writer_puts_late_hides_nothing(
 def test_a_damaged_commit_stays_where_it_is(table_type: TableType, damaged: bytes) -> None:
     """In version 6 an archive holds what instants say, not their bytes."""
     table = long_lived(6, table_type)
-    oldest = next(i for i in table.now.timeline.completed if i.action is not Action.CLEAN)
-    path = f"{table.now.config.timeline_folder}/{oldest.file_name}"
+    oldest = next(i for i in table.state.timeline.completed if i.action is not Action.CLEAN)
+    path = f"{table.state.config.timeline_folder}/{oldest.file_name}"
     table.storage.put(path, damaged)
     before = table.storage.files_below("")
     with pytest.raises(CorruptFileError) as raised:

@@ -34,7 +34,7 @@ def test_a_rollback_of_what_is_no_write_is_refused(
     now = table.now
     target = InstantInfo(commit_time=time, action=action)
     plan = RollbackPlan(instant_to_rollback=target, rollback_requests=())
-    Publisher(table.storage, now.config).request(
+    Publisher(table.storage, now.state.config).request(
         now.times.next(), Action.ROLLBACK, plans.encode(plan)
     )
     before = table.storage.files_below("")
@@ -60,7 +60,7 @@ def test_a_restore_of_what_is_no_write_is_refused(
         version=2,
         savepoint_to_restore_timestamp=saved,
     )
-    Publisher(table.storage, now.config).request(
+    Publisher(table.storage, now.state.config).request(
         now.times.next(), Action.RESTORE, plans.encode(plan)
     )
     before = table.storage.files_below("")

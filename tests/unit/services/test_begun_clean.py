@@ -15,7 +15,7 @@ from tidelake.storage import MemoryStorage, Storage
 @pytest.mark.parametrize("table_version", [6, 8, 9])
 def test_a_clean_moves_the_horizon_when_it_begins(table_version: int) -> None:
     table = busy(table_version, TableType.COPY_ON_WRITE, 5)
-    kept = table.now.timeline.writes()[-2].requested_time
+    kept = table.state.timeline.writes()[-2].requested_time
     planned = schedule_clean(table.now, CleanOptions(commits=2))
     assert planned is not None
     files = len(list(table.toy.data_files()))

@@ -26,7 +26,7 @@ from tidelake.model import Action, State, TableType
 from tidelake.services.archive import archive
 from tidelake.services.clean import clean, run_clean, schedule_clean
 from tidelake.services.clean_plan import plan_clean
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
 from tidelake.storage import MemoryStorage, Storage
 from tidelake.timeline import Publisher, with_history
 from tidelake.txn.concurrency import Concurrency
@@ -52,20 +52,20 @@ def test_a_clean_leaves_every_retained_commit_as_it_was(
     table_version: int, table_type: TableType
 ) -> None:
     table = busy(table_version, table_type)
-    writes = [i.requested_time for i in table.now.timeline.writes()]
+    writes = [i.requested_time for i in table.state.timeline.writes()]
     kept = {time: table.rows_as_of(time) for time in writes[-2:]}
     before = data_files(table)
     assert cleaned(table) > 0
     assert set(data_files(table)) < set(before)
     assert table.rows() == kept[writes[-1]]
     assert {time: table.rows_as_of(time) for time in kept} == kept
-    (instant,) = (i for i in table.now.timeline.instants if i.action is Action.CLEAN)
-    metadata = table.now.contents.clean_metadata(instant)
+    (instant,) = (i for i in table.state.timeline.instants if i.action is Action.CLEAN)
+    metadata = table.state.contents.clean_metadata(instant)
     assert metadata.earliest_commit_to_retain == writes[-2]
     assert metadata.last_completed_commit_timestamp == writes[-1]
     assert metadata.total_files_deleted == len(before) - len(data_files(table))
     assert cleaned(table) == 0
-    assert [i.action for i in table.now.timeline.instants].count(Action.CLEAN) == 1
+    assert [i.action for i in table.state.timeline.instants].count(Action.CLEAN) == 1
 
 
 @each_kind
@@ -124,7 +124,7 @@ def test_a_long_look_in_vain_is_written_down() -> None:
         table.write({f"new{n}-0": "x"})
     (done,) = clean(environment(table.storage), TWO)
     assert done.files_deleted == 0
-    assert done.earliest_retained == table.now.timeline.writes()[-2].requested_time
+    assert done.earliest_retained == table.state.timeline.writes()[-2].requested_time
     table.write({"more-0": "x"})
     assert clean(environment(table.storage), TWO) == []
     assert not plan_clean(table.now, TWO).everywhere
@@ -135,7 +135,7 @@ def test_hours_keep_what_was_current_at_their_start(
     table_version: int, table_type: TableType
 ) -> None:
     table = busy(table_version, table_type)
-    start = table.now.timeline.writes()[3].requested_time
+    start = table.state.timeline.writes()[3].requested_time
     env = environment(table.storage)
     day = CleanOptions(policy=CleanPolicy.HOURS, hours=24)
     assert clean(env, day) == []
@@ -155,7 +155,7 @@ def test_an_idle_table_keeps_its_newest_state(table_version: int, table_type: Ta
     env = environment(table.storage)
     env.clock.sleep_ms(1000 * 3_600_000)
     (done,) = clean(env, CleanOptions(policy=CleanPolicy.HOURS, hours=1))
-    assert done.earliest_retained == table.now.timeline.writes()[-1].requested_time
+    assert done.earliest_retained == table.state.timeline.writes()[-1].requested_time
     assert table.rows() == rows
 
 
@@ -168,7 +168,7 @@ def test_file_versions_count_slices(
     rows = table.rows()
     given = CleanOptions(policy=CleanPolicy.FILE_VERSIONS, file_versions=versions)
     assert cleaned(table, given) > 0
-    view = table.now.view()
+    view = table.state.view
     counts = {g.id.file_id: len(view.slices(g)) for g in view.groups()}
     assert max(counts.values()) == counts["a-0"] == versions
     assert table.rows() == rows
@@ -210,8 +210,8 @@ def test_a_pending_compaction_keeps_its_slices(table_version: int) -> None:
         rows = again.rows()
         cleaned(again, CleanOptions(policy=policy, commits=1, hours=0, file_versions=1))
         assert again.rows() == rows
-        plan = again.now.contents.compaction_plan(
-            next(i for i in again.now.timeline.pending if i.requested_time == time)
+        plan = again.now.state.contents.compaction_plan(
+            next(i for i in again.now.state.timeline.pending if i.requested_time == time)
         )
         for operation in plan.operations:
             for name in (operation.data_file_path, *operation.delta_file_paths):
@@ -221,18 +221,18 @@ def test_a_pending_compaction_keeps_its_slices(table_version: int) -> None:
 def test_a_pending_write_holds_the_horizon_back() -> None:
     table = busy(9, COW, 4)
     table.toy.begin().start()
-    pending = table.now.timeline.pending[0].requested_time
+    pending = table.state.timeline.pending[0].requested_time
     # Another writer, which does not roll it back.
     time = f"{int(pending) + 50}"
     for n in range(5):
         requested = f"{int(time) + 10 * n}"
         table.storage.put(
             f".hoodie/timeline/{requested}_{int(requested) + 5}.commit",
-            table.storage.read(f".hoodie/timeline/{table.now.timeline.writes()[0].file_name}"),
+            table.storage.read(f".hoodie/timeline/{table.state.timeline.writes()[0].file_name}"),
         )
     plan = plan_clean(table.now, TWO)
     assert plan.retained is not None
-    assert plan.retained.requested_time == table.now.timeline.writes()[3].requested_time
+    assert plan.retained.requested_time == table.state.timeline.writes()[3].requested_time
 
 
 def test_a_horizon_never_comes_back() -> None:
@@ -241,13 +241,13 @@ def test_a_horizon_never_comes_back() -> None:
     table.write({"a-0": "more"})
     plan = plan_clean(table.now, CleanOptions(commits=4))
     assert plan.retained is not None
-    assert plan.retained.requested_time == table.now.timeline.writes()[5].requested_time
+    assert plan.retained.requested_time == table.state.timeline.writes()[5].requested_time
 
 
 @each_kind
 def test_a_crash_at_any_call_is_gone_on_from(table_version: int, table_type: TableType) -> None:
     table = busy(table_version, table_type)
-    retained = table.now.timeline.writes()[-2].requested_time
+    retained = table.state.timeline.writes()[-2].requested_time
     rows, past = table.rows(), table.rows_as_of(retained)
     whole = Busy(copy.deepcopy(table.storage))
     cleaned(whole)
@@ -258,7 +258,7 @@ def test_a_crash_at_any_call_is_gone_on_from(table_version: int, table_type: Tab
         cleaned(found)
         assert data_files(found) == data_files(whole)
         assert (found.rows(), found.rows_as_of(retained)) == (rows, past)
-        assert not found.now.timeline.pending
+        assert not found.now.state.timeline.pending
 
     def act(storage: Storage) -> None:
         clean(environment(storage), TWO)
@@ -271,7 +271,7 @@ def test_a_plan_can_wait() -> None:
     time = schedule_clean(table.now, TWO)
     assert time is not None
     files = data_files(table)
-    (pending,) = table.now.timeline.pending
+    (pending,) = table.state.timeline.pending
     assert (pending.action, pending.state) == (Action.CLEAN, State.REQUESTED)
     done = run_clean(table.now, time)
     assert len(files) - len(data_files(table)) == done.files_deleted > 0
@@ -291,17 +291,17 @@ def test_a_plan_that_somebody_else_carries_out_meanwhile_has_their_result(
     env = environment(table.storage)
     lock = TableLock(StorageLock(env, validity_ms=60_000, skew_ms=0), env.clock)
     shared = Concurrency(mode=ConcurrencyMode.OPTIMISTIC, lock=lock)
-    before = TableNow.load(env, None, shared)
+    before = ServiceContext.load(env, None, shared)
     done = run_clean(table.now, time)
     if is_archived:
         for n in range(6):
             table.write({"a-0": f"again {n}"})
             clean(environment(table.storage), TWO)
         archive(environment(table.storage), ARCHIVING)
-        assert table.now.timeline.is_archived(time)
+        assert table.state.timeline.is_archived(time)
     assert run_clean(before, time) == done
     now = table.now
-    found = with_history(now.timeline, now.history.instants())
+    found = with_history(now.state.timeline, now.state.history.instants())
     assert [i.requested_time for i in found].count(time) == 1
 
 
@@ -318,7 +318,7 @@ def test_a_plan_that_nobody_can_read_is_said_to_be_so() -> None:
 def test_the_plan_can_be_looked_at() -> None:
     table = busy(9, COW)
     plan = plan_clean(table.now, options(clean_commits_retained="2").clean).shown()
-    assert plan.horizon == table.now.timeline.writes()[-2].requested_time
+    assert plan.horizon == table.state.timeline.writes()[-2].requested_time
     assert [file.path for file in plan.files_deleted] == [
         path for path in data_files(table) if "/a-0_" in path
     ][:-3]
@@ -353,9 +353,9 @@ def test_a_partition_that_others_may_write_to_is_not_dropped(is_shared: bool) ->
         last_completed_commit_timestamp="",
     )
     time = now.times.next()
-    Publisher(table.storage, now.config).request(time, Action.CLEAN, plans.encode(plan))
+    Publisher(table.storage, now.state.config).request(time, Action.CLEAN, plans.encode(plan))
     env = environment(table.storage)
     lock = TableLock(StorageLock(env, validity_ms=60_000, skew_ms=0), env.clock)
     shared = Concurrency(mode=ConcurrencyMode.OPTIMISTIC, lock=lock)
-    run_clean(TableNow.load(env, None, shared if is_shared else Concurrency()), time)
+    run_clean(ServiceContext.load(env, None, shared if is_shared else Concurrency()), time)
     assert (table.storage.stat("empty/.hoodie_partition_metadata") is not None) is is_shared

@@ -15,7 +15,7 @@ from tidelake.services.archive import archive
 from tidelake.services.archive_plan import plan_archive
 from tidelake.services.clean import clean
 from tidelake.services.clean_plan import plan_clean
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
 from tidelake.testing.faults import FaultyStorage
 
 SERVICES = options(clean_commits_retained="10", keep_min_commits="20", keep_max_commits="30")
@@ -31,7 +31,7 @@ def go_on(table: Busy, rounds: int = 1) -> None:
     """Write to file groups that come up again and again, as updates do."""
     for n in range(rounds * ROUND):
         table.write({"a-0": f"a{n}", f"g{n % 7}-0": f"g{n}"})
-        if table.now.config.table_type is TableType.MERGE_ON_READ and n % 5 == 4:
+        if table.state.config.table_type is TableType.MERGE_ON_READ and n % 5 == 4:
             table.compact()
 
 
@@ -62,11 +62,11 @@ def test_a_clean_costs_the_same_after_many_commits(
         go_on(table)
         clean(environment(table.storage), SERVICES.clean)
     go_on(table)
-    assert len(table.now.timeline.writes()) > 100
+    assert len(table.state.timeline.writes()) > 100
     assert calls(table, cleaned) == early
     # Nothing has changed since: the timeline is listed, and the last clean read.
-    assert calls(table, lambda env: plan_clean(TableNow.load(env), SERVICES.clean)) <= 4
-    assert calls(table, lambda env: plan_archive(TableNow.load(env), SERVICES)) <= 5
+    assert calls(table, lambda env: plan_clean(ServiceContext.load(env), SERVICES.clean)) <= 4
+    assert calls(table, lambda env: plan_archive(ServiceContext.load(env), SERVICES)) <= 5
 
 
 @each_kind
@@ -78,9 +78,9 @@ def test_archival_costs_the_same_after_a_long_history(
     for _ in range(14):
         go_on(table, 2)
         clean(environment(table.storage), SERVICES.clean)
-        if len(table.now.timeline.writes()) > 35:
+        if len(table.state.timeline.writes()) > 35:
             costs.append(calls(table, archived))
-    assert len(table.now.history.instants()) > 220
+    assert len(table.state.history.instants()) > 220
     # Now and then files of the history are merged, which adds a few calls.
     assert min(costs[-5:]) <= min(costs[3:8])
     assert max(costs) <= 1.3 * median(costs)

@@ -42,7 +42,7 @@ def saved_early(table_version: int, table_type: TableType) -> tuple[Busy, list[s
     done = archive(environment(table.storage), BEYOND)
     assert done is not None
     assert writes[3] in {i.requested_time for i in done.instants}
-    assert table.now.timeline.writes()[0].requested_time == writes[0]
+    assert table.state.timeline.writes()[0].requested_time == writes[0]
     return table, writes
 
 

@@ -84,7 +84,7 @@ def sharing(lease: Lease) -> Concurrency:
 
 def made_for(name: str, table_version: int, table_type: TableType) -> tuple[Busy, str]:
     table = busy(table_version, table_type, 3)
-    time = table.now.timeline.writes()[-1].requested_time
+    time = table.state.timeline.writes()[-1].requested_time
     if name in ("restore", "delete savepoint"):
         savepoint(environment(table.storage), time)
     if name == "restore":
@@ -149,7 +149,7 @@ def test_what_others_archived_is_not_told_as_rolled_back(
     monkeypatch.setattr(rollback, "roll_back_all_failed", overtaken)
     with pytest.raises(LockLostError):
         roll_back(environment(storage), time, concurrency=sharing(lease))
-    assert time in table.now.history.completion_times()
+    assert time in table.state.history.completion_times()
 
 
 @pytest.mark.parametrize(("table_version", "table_type"), KINDS)

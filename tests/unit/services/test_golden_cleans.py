@@ -14,7 +14,8 @@ from tidelake.formats.plans import CleanMetadata
 from tidelake.model import Action, Instant
 from tidelake.services.clean import clean
 from tidelake.services.clean_plan import plan_clean
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
+from tidelake.state.table_state import TableState
 from tidelake.storage import LocalStorage
 
 CLEANED = [
@@ -32,8 +33,8 @@ def unpacked(table: str, folder: Path) -> LocalStorage:
     return LocalStorage(str(harness.unpack(harness.load(table), folder)))
 
 
-def cleans(now: TableNow) -> list[Instant]:
-    return [i for i in now.timeline.completed if i.action is Action.CLEAN]
+def cleans(state: TableState) -> list[Instant]:
+    return [i for i in state.timeline.completed if i.action is Action.CLEAN]
 
 
 def before(storage: LocalStorage, instant: Instant) -> CleanMetadata:
@@ -41,32 +42,32 @@ def before(storage: LocalStorage, instant: Instant) -> CleanMetadata:
 
     Files of later instants stay, as those of writes that are under way would.
     """
-    now = TableNow.load(environment(storage))
-    metadata = now.contents.clean_metadata(instant)
-    for later in reversed(cleans(now)):
+    now = ServiceContext.load(environment(storage))
+    metadata = now.state.contents.clean_metadata(instant)
+    for later in reversed(cleans(now.state)):
         if later.requested_time < instant.requested_time:
             break
-        for partition, found in now.contents.clean_metadata(later).partition_metadata.items():
+        for partition, found in now.state.contents.clean_metadata(later).partition_metadata.items():
             for name in found.success_delete_files:
                 storage.put(f"{partition}/{name}", b"gone")
-    for name in now.timeline.file_names:
+    for name in now.state.timeline.file_names:
         if name.partition(".")[0].partition("_")[0] >= instant.requested_time:
-            storage.delete(f"{now.config.timeline_folder}/{name}")
+            storage.delete(f"{now.state.config.timeline_folder}/{name}")
     return metadata
 
 
 @pytest.mark.parametrize("table", CLEANED)
 def test_the_plan_is_apaches_own(table: str, tmp_path: Path) -> None:
-    look = TableNow.load(environment(unpacked(table, tmp_path / "look")))
-    first = look.timeline.instants[0].requested_time
+    look = ServiceContext.load(environment(unpacked(table, tmp_path / "look")))
+    first = look.state.timeline.instants[0].requested_time
     compared = 0
-    for instant in cleans(look):
+    for instant in cleans(look.state):
         if instant.requested_time == first:
             continue  # all that came before it is archived
         storage = unpacked(table, tmp_path / instant.requested_time)
         apache = before(storage, instant)
-        now = TableNow.load(environment(storage))
-        order = [i.requested_time for i in now.timeline.writes()]
+        now = ServiceContext.load(environment(storage))
+        order = [i.requested_time for i in now.state.timeline.writes()]
         if apache.earliest_commit_to_retain not in order[1:]:
             continue  # the commits before it were archived since
         compared += 1
@@ -88,18 +89,18 @@ def test_the_plan_is_apaches_own(table: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("table", ["v9_cow_cleaned", "v6_mor_clean"])
 def test_the_files_of_a_clean_are_apaches_own(table: str, tmp_path: Path) -> None:
     storage = unpacked(table, tmp_path)
-    now = TableNow.load(environment(storage))
-    instant = cleans(now)[-1]
-    theirs = (now.contents.clean_plan(instant), now.contents.clean_metadata(instant))
+    now = ServiceContext.load(environment(storage))
+    instant = cleans(now.state)[-1]
+    theirs = (now.state.contents.clean_plan(instant), now.state.contents.clean_metadata(instant))
     before(storage, instant)
     kept = sum(
         i.requested_time >= theirs[1].earliest_commit_to_retain
-        for i in TableNow.load(environment(storage)).timeline.writes()
+        for i in ServiceContext.load(environment(storage)).state.timeline.writes()
     )
     clean(environment(storage), CleanOptions(commits=kept))
-    now = TableNow.load(environment(storage))
-    instant = cleans(now)[-1]
-    ours = (now.contents.clean_plan(instant), now.contents.clean_metadata(instant))
+    now = ServiceContext.load(environment(storage))
+    instant = cleans(now.state)[-1]
+    ours = (now.state.contents.clean_plan(instant), now.state.contents.clean_metadata(instant))
     assert ours[0].earliest_instant_to_retain == theirs[0].earliest_instant_to_retain
     for name in ("policy", "version", "files_to_be_deleted_per_partition", "extra_metadata"):
         assert getattr(ours[0], name) == getattr(theirs[0], name)
@@ -117,9 +118,9 @@ def test_a_clean_that_apache_began_is_finished(tmp_path: Path) -> None:
     storage = unpacked("v6_cow_clean_pending", tmp_path)
     root = storage.spec.uri
     rows = sorted(LocalTable(root, {}).read().collect())
-    now = TableNow.load(environment(storage))
-    (pending,) = now.timeline.pending
-    planned = now.contents.clean_plan(pending).file_paths_to_be_deleted_per_partition or {}
+    now = ServiceContext.load(environment(storage))
+    (pending,) = now.state.timeline.pending
+    planned = now.state.contents.clean_plan(pending).file_paths_to_be_deleted_per_partition or {}
     (done,) = clean(environment(storage), CleanOptions(commits=1))
     assert done.requested_time == pending.requested_time
     assert done.files_deleted == sum(map(len, planned.values())) == 3

@@ -15,20 +15,20 @@ COW = TableType.COPY_ON_WRITE
 
 
 def write(table: Busy, given: ServiceOptions, n: int) -> None:
-    before = table.now.timeline
+    before = table.state.timeline
     table.write({"a-0": f"a{n}"})
     after_write(environment(table.storage), before, given)
 
 
 def count(table: Busy, action: Action) -> int:
-    return sum(i.action is action for i in table.now.timeline.instants)
+    return sum(i.action is action for i in table.state.timeline.instants)
 
 
 def test_a_young_table_is_not_even_looked_at() -> None:
     table = Busy(new_storage(9, COW))
     watching = FaultyStorage(table.storage)
     for n in range(9):
-        before = table.now.timeline
+        before = table.state.timeline
         table.write({"a-0": f"a{n}"})
         after_write(environment(watching), before, options())
     assert watching.calls == []
@@ -50,17 +50,17 @@ def test_two_hundred_writes_leave_as_much_as_they_are_told_to(table_version: int
     given = options(clean_commits_retained="2", keep_min_commits="4", keep_max_commits="6")
     costs = []
     for n in range(200):
-        before = table.now.timeline
+        before = table.state.timeline
         table.write({"a-0": f"a{n}"})
         counting = FaultyStorage(table.storage)
         after_write(environment(counting), before, given)
         costs.append(len(counting.calls))
     now = table.now
-    assert len(now.timeline.writes()) <= 6
-    assert len(now.timeline.instants) <= 13
+    assert len(now.state.timeline.writes()) <= 6
+    assert len(now.state.timeline.instants) <= 13
     assert len(list(table.toy.data_files())) == 3
-    writes = [i for i in now.history.instants() if i.action is Action.COMMIT]
-    assert len(writes) + len(now.timeline.writes()) == 200
+    writes = [i for i in now.state.history.instants() if i.action is Action.COMMIT]
+    assert len(writes) + len(now.state.timeline.writes()) == 200
     assert max(costs[100:]) <= max(costs[20:100]) * 1.3
 
 
@@ -74,7 +74,7 @@ def test_archival_can_be_switched_off() -> None:
     )
     for n in range(12):
         write(table, given, n)
-    assert len(table.now.timeline.writes()) == 12
+    assert len(table.state.timeline.writes()) == 12
 
 
 def test_cleans_wait_for_as_many_commits_as_they_are_told() -> None:
@@ -95,7 +95,7 @@ def test_a_clean_that_fails_does_not_take_the_write_with_it(
     given = options(clean_commits_retained="1")
     for n in range(3):
         write(table, given, n)
-    before = table.now.timeline
+    before = table.state.timeline
     table.write({"a-0": "last"})
     broken = FaultyStorage(
         table.storage,
@@ -107,6 +107,6 @@ def test_a_clean_that_fails_does_not_take_the_write_with_it(
         after_write(environment(broken), before, given)
     assert "the write has committed, but the clean after it failed" in caplog.text
     assert table.rows() == {"a-0": "last"}
-    assert [i.action for i in table.now.timeline.pending] == [Action.CLEAN]
+    assert [i.action for i in table.state.timeline.pending] == [Action.CLEAN]
     write(table, given, 9)
-    assert table.now.timeline.pending == ()
+    assert table.state.timeline.pending == ()

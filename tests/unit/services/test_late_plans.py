@@ -19,7 +19,7 @@ from tidelake.services.clean import clean, run_clean, schedule_clean
 from tidelake.services.restore import restore
 from tidelake.services.rollback import roll_back
 from tidelake.services.savepoint import savepoint
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
 from tidelake.storage import MemoryStorage
 from tidelake.testing import FaultyStorage
 from tidelake.timeline import Publisher
@@ -51,7 +51,7 @@ def test_a_clean_that_was_planned_before_a_rollback_deletes_nothing(
     table_version: int, table_type: TableType
 ) -> None:
     table, time = rewritten(table_version, table_type)
-    rows = table.rows_as_of(table.now.timeline.writes()[-2].requested_time)
+    rows = table.rows_as_of(table.state.timeline.writes()[-2].requested_time)
     stopped, shared = stopped_at(
         table.storage,
         ".clean.requested",
@@ -61,7 +61,7 @@ def test_a_clean_that_was_planned_before_a_rollback_deletes_nothing(
         clean(environment(stopped), NEWEST_ONLY, concurrency=shared)
     clean(environment(table.storage), NEWEST_ONLY)
     assert set(table.rows()) == set(rows)
-    assert time not in [i.requested_time for i in table.now.timeline.writes()]
+    assert time not in [i.requested_time for i in table.state.timeline.writes()]
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_what_appears_without_the_lock_is_off_the_timeline_again(
     name: str, what: str, table_version: int, table_type: TableType
 ) -> None:
     table, time = made_for(name, table_version, table_type)
-    before, rows = table.now.timeline.completed, table.rows()
+    before, rows = table.state.timeline.completed, table.rows()
     stopped, shared = stopped_at(table.storage, what)
     act: Act = ACTS[name]
     with pytest.raises(LockLostError, match="off the timeline again"):
         act(stopped, time, shared)
-    now = table.now.timeline
+    now = table.state.timeline
     assert now.completed == before
     assert {i.action for i in now.pending} <= {Action.SAVEPOINT}
     assert table.rows() == rows
@@ -98,17 +98,17 @@ def test_the_end_of_a_service_that_appears_without_the_lock_is_told_again(
         stopped, shared = stopped_at(table.storage, f".{name}")
         with pytest.raises(LockLostError, match=f"the end of {name}"):
             ACTS[name](stopped, time, shared)
-        (pending,) = table.now.timeline.pending if name == "rollback" else _restoring(table)
+        (pending,) = table.state.timeline.pending if name == "rollback" else _restoring(table)
         assert pending.action is Action(name)
         if name == "restore":
             ACTS[name](FaultyStorage(table.storage), time, Concurrency())
         else:
             clean(environment(table.storage), NEWEST_ONLY, expires_ms=0)
-        assert not table.now.timeline.pending
+        assert not table.state.timeline.pending
 
 
 def _restoring(table: Busy) -> tuple[Instant, ...]:
-    return TableNow.load_restoring(environment(table.storage)).timeline.pending
+    return ServiceContext.load_restoring(environment(table.storage)).state.timeline.pending
 
 
 @each_kind
@@ -127,7 +127,7 @@ def test_a_write_that_begins_without_the_lock_has_not_begun(
             operation="UPSERT",
             concurrency=shared,
         )
-    assert not table.now.timeline.pending
+    assert not table.state.timeline.pending
 
 
 def planned(shared: Concurrency, storage: FaultyStorage) -> str | None:
@@ -149,7 +149,7 @@ def test_a_compaction_that_is_planned_without_the_lock_is_no_plan(table_version:
     stopped, shared = stopped_at(table.storage, ".compaction.requested")
     with pytest.raises(LockLostError):
         planned(shared, stopped)
-    assert not table.now.timeline.pending
+    assert not table.state.timeline.pending
 
 
 @pytest.mark.parametrize("table_version", [6, 8, 9])
@@ -164,9 +164,9 @@ def test_a_plan_that_somebody_has_begun_by_then_stays(table_version: int) -> Non
     stopped, shared = stopped_at(table.storage, ".compaction.requested")
     with pytest.raises(LockLostError):
         planned(shared, FaultyStorage(stopped, begun))
-    (plan,) = table.now.timeline.pending
+    (plan,) = table.state.timeline.pending
     assert plan.planned_as is Action.COMPACTION
-    assert f"{plan.requested_time}.compaction.requested" in table.now.timeline.file_names
+    assert f"{plan.requested_time}.compaction.requested" in table.state.timeline.file_names
 
 
 @pytest.mark.parametrize("table_version", [6, 8, 9])
@@ -178,7 +178,9 @@ def test_nothing_is_inflight_without_its_plan(table_version: int) -> None:
     stopped, shared = stopped_at(
         table.storage,
         ".compaction.inflight",
-        lambda: Publisher(table.storage, table.now.config).remove([f"{time}.compaction.requested"]),
+        lambda: Publisher(table.storage, table.state.config).remove(
+            [f"{time}.compaction.requested"]
+        ),
     )
     toy = Toy(stopped)
     with (
@@ -195,7 +197,7 @@ def test_nothing_is_inflight_without_its_plan(table_version: int) -> None:
         ) as txn,
     ):
         txn.start()
-    assert not table.now.timeline.pending
+    assert not table.state.timeline.pending
     assert table.rows()["a-0"].endswith("log")
 
 
@@ -234,7 +236,7 @@ def test_a_compaction_that_a_restore_took_off_does_not_complete(table_version: i
 
     with pytest.raises(InstantLostError, match="took it off the table"):
         carry_out()
-    assert time not in [i.requested_time for i in table.now.timeline.instants]
+    assert time not in [i.requested_time for i in table.state.timeline.instants]
     assert table.rows() == rows
 
 
@@ -246,27 +248,27 @@ def test_a_clean_or_a_rollback_that_was_taken_back_is_not_carried_out(
     rows = table.rows()
     requested = schedule_clean(table.now, NEWEST_ONLY)
     assert requested is not None
-    publisher = Publisher(table.storage, table.now.config)
+    publisher = Publisher(table.storage, table.state.config)
     stopped, _ = stopped_at(
         table.storage,
         ".clean.inflight",
         lambda: publisher.remove([f"{requested}.clean.requested"]),
     )
     with pytest.raises(PlanRemovedError):
-        run_clean(TableNow.load(environment(stopped)), requested)
-    now = TableNow.load(environment(table.storage))
-    rollback = Rollback(now.env, now.config, now.timeline, now.times, now.keeper)
-    instant = now.instant(time)
+        run_clean(ServiceContext.load(environment(stopped)), requested)
+    now = ServiceContext.load(environment(table.storage))
+    rollback = Rollback(now.env, now.state.config, now.state.timeline, now.times, now.keeper)
+    instant = now.state.find_instant(time)
     found = rollback.schedule_completed(instant, [])
     stopped, _ = stopped_at(
         table.storage,
         ".rollback.inflight",
         lambda: publisher.remove([f"{found.requested_time}.rollback.requested"]),
     )
-    at = TableNow.load(environment(stopped))
+    at = ServiceContext.load(environment(stopped))
     with pytest.raises(PlanRunningError):
-        Rollback(at.env, at.config, at.timeline, at.times, at.keeper).carry_out(found)
-    assert not table.now.timeline.pending
+        Rollback(at.env, at.state.config, at.state.timeline, at.times, at.keeper).carry_out(found)
+    assert not table.state.timeline.pending
     assert table.rows() == rows
 
 
@@ -287,5 +289,5 @@ def test_a_plan_that_completes_while_a_restore_drops_it_is_dropped_as_well(
             table.run_compaction(time)
 
     restore(environment(FaultyStorage(table.storage, complete)), saved)
-    assert time not in [i.requested_time for i in table.now.timeline.instants]
+    assert time not in [i.requested_time for i in table.state.timeline.instants]
     assert table.rows() == rows

@@ -21,7 +21,7 @@ from tidelake.services.clean import clean, schedule_clean
 from tidelake.services.restore import restore
 from tidelake.services.rollback import roll_back, roll_back_all_failed
 from tidelake.services.savepoint import delete_savepoint, savepoint
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
 from tidelake.storage import LocalStorage, MemoryStorage, Storage
 from tidelake.testing import ManualClock
 from tidelake.timeline import Publisher
@@ -37,7 +37,7 @@ def save(table: Busy, time: str | None = None) -> str:
 
 def go_on(table: Busy, *, rounds: int = 4) -> None:
     """Do to the table what a savepoint must outlive."""
-    is_mor = table.now.config.table_type is MOR
+    is_mor = table.state.config.table_type is MOR
     for n in range(rounds):
         table.write({"a-0": f"later{n}", f"l{n}-0": "x"})
         if is_mor and n % 2:
@@ -52,12 +52,12 @@ def test_a_savepoint_outlives_cleans(table_version: int, table_type: TableType) 
     rows = table.rows_as_of(time)
     go_on(table)
     assert table.rows_as_of(time) == rows
-    (found,) = table.now.savepoints()
-    kept = table.now.contents.savepoint_metadata(found).partition_metadata[PARTITION]
+    (found,) = table.state.savepoints()
+    kept = table.state.contents.savepoint_metadata(found).partition_metadata[PARTITION]
     assert all(table.storage.stat(f"{PARTITION}/{n}") for n in kept.savepoint_data_file)
 
     delete_savepoint(environment(table.storage), time)
-    assert not [n for n in table.now.timeline.file_names if "savepoint" in n]
+    assert not [n for n in table.state.timeline.file_names if "savepoint" in n]
     (done,) = clean(environment(table.storage), ONE)
     assert done.files_deleted > 0
     assert table.rows()["a-0"] == "later3"
@@ -70,16 +70,16 @@ def test_a_restore_brings_the_table_back(table_version: int, table_type: TableTy
     rows = table.rows()
     go_on(table)
     table.write({"z-0": "z"}, overwrite=True)
-    later = [i.requested_time for i in table.now.timeline.writes() if i.requested_time > time]
+    later = [i.requested_time for i in table.state.timeline.writes() if i.requested_time > time]
     done = restore(environment(table.storage), time)
     assert table.rows() == rows
     assert set(done.instants) == set(later)
     assert list(done.instants) == sorted(later, reverse=True)
     now = table.now
-    assert not now.timeline.pending
-    assert [i.requested_time for i in now.timeline.writes()][-1] == time
-    (instant,) = (i for i in now.timeline.completed if i.action is Action.RESTORE)
-    metadata = now.contents.restore_metadata(instant)
+    assert not now.state.timeline.pending
+    assert [i.requested_time for i in now.state.timeline.writes()][-1] == time
+    (instant,) = (i for i in now.state.timeline.completed if i.action is Action.RESTORE)
+    metadata = now.state.contents.restore_metadata(instant)
     assert metadata.instants_to_rollback == done.instants
     assert set(metadata.hoodie_restore_metadata) == set(later)
     # Once archived, whatever was left of them would count.
@@ -111,7 +111,7 @@ def test_a_crash_at_any_call_of_a_restore_is_gone_on_from(
 
     def check(left: MemoryStorage) -> None:
         found = Busy(left)
-        timeline = TableNow.load_restoring(environment(left)).timeline
+        timeline = ServiceContext.load_restoring(environment(left)).state.timeline
         if any(i.action is Action.RESTORE for i in timeline.pending):
             with pytest.raises(RestorePendingError):
                 found.write({"a-0": "too early"})
@@ -119,7 +119,7 @@ def test_a_crash_at_any_call_of_a_restore_is_gone_on_from(
                 clean(environment(left), ONE)
         restore(environment(left), time)
         assert found.rows() == rows
-        assert not found.now.timeline.pending
+        assert not found.now.state.timeline.pending
         if table_version >= 8:
             assert set(found.toy.data_files()) == files
 
@@ -141,7 +141,7 @@ def test_a_plan_made_since_goes_with_what_it_names(table_version: int) -> None:
     restore(environment(table.storage), time)
     assert table.rows() == rows
     assert not [p for p in table.storage.files_below(PARTITION) if plan in p]
-    assert not table.now.timeline.pending
+    assert not table.state.timeline.pending
 
 
 @pytest.mark.parametrize("table_version", [8, 9])
@@ -163,8 +163,8 @@ def test_a_restore_needs_the_files_of_its_savepoint() -> None:
     table = busy(9, COW, 3)
     time = save(table)
     table.write({"a-0": "later"})
-    (found,) = table.now.savepoints()
-    kept = table.now.contents.savepoint_metadata(found).partition_metadata[PARTITION]
+    (found,) = table.state.savepoints()
+    kept = table.state.contents.savepoint_metadata(found).partition_metadata[PARTITION]
     gone = f"{PARTITION}/{kept.savepoint_data_file[0]}"
     table.storage.delete(gone)
     before = table.storage.files_below("")
@@ -245,7 +245,7 @@ def test_what_a_savepoint_of_version_6_does_not_name_yet_outlives_cleans() -> No
 
 def test_bad_restores_are_refused_before_anything_is_written() -> None:
     table = busy(9, COW, 3)
-    times = [i.requested_time for i in table.now.timeline.writes()]
+    times = [i.requested_time for i in table.state.timeline.writes()]
     before = table.storage.files_below("")
     with pytest.raises(ConfigError, match="has no savepoint") as refused:
         restore(environment(table.storage), times[0])
@@ -259,7 +259,7 @@ def test_bad_restores_are_refused_before_anything_is_written() -> None:
 
 def test_another_restore_must_finish_first() -> None:
     table = busy(9, COW, 3)
-    times = [save(table, i.requested_time) for i in table.now.timeline.writes()[:2]]
+    times = [save(table, i.requested_time) for i in table.state.timeline.writes()[:2]]
     crashed = copy.deepcopy(table.storage)
 
     def stop(storage: Storage) -> None:
@@ -269,7 +269,7 @@ def test_another_restore_must_finish_first() -> None:
 
     def check(left: MemoryStorage) -> None:
         nonlocal seen
-        timeline = TableNow.load_restoring(environment(left)).timeline
+        timeline = ServiceContext.load_restoring(environment(left)).state.timeline
         if any(i.action is Action.RESTORE for i in timeline.pending):
             seen += 1
             with pytest.raises(RestorePendingError) as refused:
@@ -285,7 +285,7 @@ def test_bad_savepoints_are_refused() -> None:
     with pytest.raises(ConfigError, match="no completed write"):
         save(table)
     table = busy(9, COW, 5)
-    times = [i.requested_time for i in table.now.timeline.writes()]
+    times = [i.requested_time for i in table.state.timeline.writes()]
     save(table, times[-1])
     before = table.storage.files_below("")
     with pytest.raises(ConfigError, match="has a savepoint already"):
@@ -296,14 +296,14 @@ def test_bad_savepoints_are_refused() -> None:
         delete_savepoint(environment(table.storage), times[0])
     assert table.storage.files_below("") == before
     table.toy.begin().start()
-    pending = table.now.timeline.pending[0].requested_time
+    pending = table.state.timeline.pending[0].requested_time
     with pytest.raises(ConfigError, match=f"commit {pending} is inflight and cannot be kept"):
         save(table, pending)
 
 
 def test_a_savepoint_behind_the_horizon_is_refused() -> None:
     table = busy(9, COW, 5)
-    times = [i.requested_time for i in table.now.timeline.writes()]
+    times = [i.requested_time for i in table.state.timeline.writes()]
     planned = Busy(copy.deepcopy(table.storage))
     clean(environment(table.storage), CleanOptions(commits=2))
     with pytest.raises(HorizonError, match=f"left it readable from {times[3]} on"):
@@ -312,7 +312,7 @@ def test_a_savepoint_behind_the_horizon_is_refused() -> None:
     with pytest.raises(HorizonError, match="is about to delete files of it"):
         save(planned, times[1])
     assert save(planned, times[3]) == times[3]
-    assert not [n for n in table.now.timeline.file_names if "savepoint" in n]
+    assert not [n for n in table.state.timeline.file_names if "savepoint" in n]
 
 
 @each_kind
@@ -324,9 +324,9 @@ def test_the_newest_write_can_be_rolled_back(table_version: int, table_type: Tab
     assert done.instant == time
     assert table.rows() == rows
     now = table.now
-    assert not [n for n in now.timeline.file_names if n.startswith(time)]
-    (instant,) = (i for i in now.timeline.completed if i.action is Action.ROLLBACK)
-    assert now.contents.rollback_metadata(instant).commits_rollback == (time,)
+    assert not [n for n in now.state.timeline.file_names if n.startswith(time)]
+    (instant,) = (i for i in now.state.timeline.completed if i.action is Action.ROLLBACK)
+    assert now.state.contents.rollback_metadata(instant).commits_rollback == (time,)
     if table_version >= 8 or table_type is COW:
         assert not [p for p in table.toy.data_files() if time in p]
     else:
@@ -356,7 +356,7 @@ def test_a_compaction_can_be_rolled_back(table_version: int) -> None:
     time = table.compact()
     roll_back(environment(table.storage), time)
     assert table.rows() == rows
-    assert not table.now.timeline.pending
+    assert not table.state.timeline.pending
 
 
 @each_kind
@@ -371,12 +371,12 @@ def test_a_crash_at_any_call_of_a_rollback_is_gone_on_from(
     def check(left: MemoryStorage) -> None:
         found = Busy(left)
         assert found.rows() in (rows, wrong)
-        begun = bool(found.now.timeline.pending) or found.rows() == rows
+        begun = bool(found.now.state.timeline.pending) or found.rows() == rows
         roll_back_all_failed(environment(left))
         if not begun:
             roll_back(environment(left), time)
         assert found.rows() == rows
-        assert not found.now.timeline.pending
+        assert not found.now.state.timeline.pending
 
     def act(storage: Storage) -> None:
         roll_back(environment(storage), time)
@@ -400,10 +400,10 @@ def test_asking_again_for_a_rollback_that_died_brings_it_to_its_end(
         found = Busy(left)
         if found.rows() == rows:
             return
-        begun += bool(found.now.timeline.pending)
+        begun += bool(found.now.state.timeline.pending)
         assert roll_back(environment(left), time).files_deleted == deleted
         assert found.rows() == rows
-        assert not found.now.timeline.pending
+        assert not found.now.state.timeline.pending
 
     def act(storage: Storage) -> None:
         roll_back(environment(storage), time)
@@ -448,7 +448,7 @@ def test_a_savepoint_that_died_does_not_stop_the_rollback_of_its_write(
 
 def test_bad_rollbacks_are_refused_before_anything_is_written() -> None:
     table = busy(9, COW, 6)
-    times = [i.requested_time for i in table.now.timeline.writes()]
+    times = [i.requested_time for i in table.state.timeline.writes()]
     save(table, times[-1])
     (done,) = clean(environment(table.storage), CleanOptions(commits=2))
     before = table.storage.files_below("")
@@ -467,7 +467,7 @@ def test_bad_rollbacks_are_refused_before_anything_is_written() -> None:
 
 def test_an_archived_write_cannot_be_rolled_back() -> None:
     table = busy(9, COW, 8)
-    first = table.now.timeline.writes()[0].requested_time
+    first = table.state.timeline.writes()[0].requested_time
     archive(
         environment(table.storage),
         options(clean_commits_retained="1", keep_min_commits="2", keep_max_commits="3"),
@@ -528,10 +528,10 @@ def test_a_write_that_gives_signs_of_life_is_left_alone() -> None:
     storage_clock.sleep_ms(1_000)
     assert roll_back_all_failed(env, expires_ms=5000) == []
     clean(env, ONE, expires_ms=5000)
-    assert [i.requested_time for i in table.now.timeline.pending] == [txn.instant_time]
+    assert [i.requested_time for i in table.state.timeline.pending] == [txn.instant_time]
     storage_clock.sleep_ms(120_000)
     clean(env, ONE, expires_ms=5000)
-    assert not table.now.timeline.pending
+    assert not table.state.timeline.pending
     assert table.toy.leftovers() == []
 
 
@@ -543,8 +543,8 @@ def test_tables_that_apache_saved_are_restored(name: str, tmp_path: Path) -> Non
     root = harness.unpack(harness.load(name), tmp_path)
     read = {"hoodie.metadata.enable": "false"}
     env = environment(LocalStorage(str(root)))
-    now = TableNow.load(env)
-    (found,) = now.savepoints()
+    now = ServiceContext.load(env)
+    (found,) = now.state.savepoints()
     time = found.requested_time
     rows = sorted(LocalTable(str(root), read).read(as_of=time).collect())
     done = restore(env, time)
@@ -556,16 +556,16 @@ def test_tables_that_apache_saved_are_restored(name: str, tmp_path: Path) -> Non
 def test_a_savepoint_names_what_apaches_names(name: str, tmp_path: Path) -> None:
     root = harness.unpack(harness.load(name), tmp_path)
     storage = LocalStorage(str(root))
-    now = TableNow.load(environment(storage))
-    (found,) = now.savepoints()
-    theirs = now.contents.savepoint_metadata(found)
-    assert now.timeline.file_names >= {f"{found.requested_time}.savepoint.inflight"}
+    now = ServiceContext.load(environment(storage))
+    (found,) = now.state.savepoints()
+    theirs = now.state.contents.savepoint_metadata(found)
+    assert now.state.timeline.file_names >= {f"{found.requested_time}.savepoint.inflight"}
     delete_savepoint(environment(storage), found.requested_time)
     made = savepoint(environment(storage), found.requested_time)
-    now = TableNow.load(environment(storage))
-    (found,) = now.savepoints()
+    now = ServiceContext.load(environment(storage))
+    (found,) = now.state.savepoints()
     assert found.requested_time == made.instant
-    ours = now.contents.savepoint_metadata(found)
+    ours = now.state.contents.savepoint_metadata(found)
     names = {p: set(f.savepoint_data_file) for p, f in ours.partition_metadata.items()}
     apache = {p: set(f.savepoint_data_file) for p, f in theirs.partition_metadata.items()}
     if name.startswith("v6_mor"):
@@ -573,7 +573,7 @@ def test_a_savepoint_names_what_apaches_names(name: str, tmp_path: Path) -> None
         assert all(names[p] >= apache[p] for p in apache)
     else:
         assert names == apache
-    assert now.timeline.file_names >= {f"{found.requested_time}.savepoint.inflight"}
+    assert now.state.timeline.file_names >= {f"{found.requested_time}.savepoint.inflight"}
 
 
 def test_defaults_suit_each_other() -> None:

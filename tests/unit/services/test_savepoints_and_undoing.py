@@ -23,27 +23,27 @@ each_kind = pytest.mark.parametrize(("table_version", "table_type"), KINDS)
 
 
 def newest(table: Busy) -> str:
-    return table.now.timeline.writes()[-1].requested_time
+    return table.state.timeline.writes()[-1].requested_time
 
 
 def begin_rollback(table: Busy, time: str) -> str:
     """Put the rollback of a completed write on the timeline, and go no further."""
     now = table.now
-    action = next(i.action for i in now.timeline.writes() if i.requested_time == time)
+    action = next(i.action for i in now.state.timeline.writes() if i.requested_time == time)
     target = InstantInfo(commit_time=time, action=action.value)
     plan = RollbackPlan(instant_to_rollback=target, rollback_requests=())
     at = now.times.next()
-    Publisher(table.storage, now.config).request(at, Action.ROLLBACK, plans.encode(plan))
+    Publisher(table.storage, now.state.config).request(at, Action.ROLLBACK, plans.encode(plan))
     return at
 
 
 def died(table: Busy, time: str) -> None:
     """Leave what a crash in a savepoint leaves."""
-    Publisher(table.storage, table.now.config).start(time, Action.SAVEPOINT)
+    Publisher(table.storage, table.state.config).start(time, Action.SAVEPOINT)
 
 
 def savepoint_names(table: Busy) -> list[str]:
-    return sorted(n for n in table.now.timeline.file_names if "savepoint" in n)
+    return sorted(n for n in table.state.timeline.file_names if "savepoint" in n)
 
 
 @each_kind
@@ -60,7 +60,7 @@ def test_a_restore_takes_later_savepoints_along(table_version: int, table_type: 
         restore(environment(left), first)
         found = Busy(left)
         assert found.rows() == rows
-        assert [i.requested_time for i in found.now.savepoints()] == [first]
+        assert [i.requested_time for i in found.now.state.savepoints()] == [first]
         assert not [n for n in savepoint_names(found) if n.startswith(later)]
 
     def act(storage: Storage) -> None:
@@ -80,7 +80,7 @@ def test_a_savepoint_that_died_holds_nothing_up(table_version: int, table_type: 
     roll_back(env, time)
     assert table.rows() == rows
     assert not savepoint_names(table)
-    first = table.now.timeline.writes()[0].requested_time
+    first = table.state.timeline.writes()[0].requested_time
     died(table, first)
     for n in range(3):
         table.write({"a-0": f"new{n}"})
@@ -116,7 +116,7 @@ def test_what_is_being_rolled_back_is_not_kept_nor_archived(
     with pytest.raises(ConfigError, match=f"rollback {rollback} has begun to take it back"):
         savepoint(environment(table.storage))
     assert table.storage.files_below("") == before
-    first = table.now.timeline.writes()[1].requested_time
+    first = table.state.timeline.writes()[1].requested_time
     rollback = begin_rollback(table, first)
     done = archive(environment(table.storage), SMALL)
     assert first not in {i.requested_time for i in (done.instants if done else ())}

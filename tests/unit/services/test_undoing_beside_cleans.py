@@ -99,7 +99,7 @@ def test_a_clean_leaves_what_a_rollback_that_was_begun_goes_back_to(
     def check(left: MemoryStorage) -> None:
         nonlocal begun
         found = Busy(left)
-        if not any(i.action is Action.ROLLBACK for i in found.now.timeline.pending):
+        if not any(i.action is Action.ROLLBACK for i in found.now.state.timeline.pending):
             return
         begun += 1
         clean(environment(left), NEWEST_ONLY)
@@ -136,7 +136,7 @@ def doomed_by_apache(table: Busy, names: list[str], *, older: bool) -> str:
         partitions_to_be_deleted=(),
         extra_metadata={},
     )
-    Publisher(table.storage, now.config).request(time, Action.CLEAN, plans.encode(plan))
+    Publisher(table.storage, now.state.config).request(time, Action.CLEAN, plans.encode(plan))
     return time
 
 
@@ -147,8 +147,8 @@ def test_a_table_is_not_restored_to_what_a_pending_clean_deletes(
 ) -> None:
     table = busy(table_version, COW, 3)
     time = savepoint(environment(table.storage)).instant
-    (found,) = table.now.savepoints()
-    kept = table.now.contents.savepoint_metadata(found).partition_metadata[PARTITION]
+    (found,) = table.state.savepoints()
+    kept = table.state.contents.savepoint_metadata(found).partition_metadata[PARTITION]
     table.write({"a-0": "later"})
     planned = doomed_by_apache(table, list(kept.savepoint_data_file[:1]), older=older)
     before = table.storage.files_below("")
@@ -162,7 +162,7 @@ def test_a_plan_of_an_old_release_is_heeded_by_savepoints(table_version: int) ->
     table = busy(table_version, COW, 3)
     names = [path.rpartition("/")[2] for path in table.toy.data_files()]
     planned = doomed_by_apache(table, names, older=True)
-    assert [i.requested_time for i in pending_cleans(table.now)] == [planned]
+    assert [i.requested_time for i in pending_cleans(table.state)] == [planned]
     with pytest.raises(HorizonError, match=f"clean {planned} is about to delete"):
         savepoint(environment(table.storage))
 
@@ -173,12 +173,12 @@ def test_a_clean_that_died_anywhere_leaves_a_savepoint_nothing_that_it_would_lac
 ) -> None:
     """What the clean had deleted by then was not missed: only files that are there were kept."""
     table, newest = rewritten(table_version, table_type)
-    time = table.now.timeline.writes()[-2].requested_time
+    time = table.state.timeline.writes()[-2].requested_time
     planned = schedule_clean(table.now, NEWEST_ONLY)
     assert planned is not None
 
     def check(left: MemoryStorage) -> None:
-        if any(i.requested_time == planned for i in Busy(left).now.timeline.completed):
+        if any(i.requested_time == planned for i in Busy(left).now.state.timeline.completed):
             return
         with pytest.raises(HorizonError, match=f"clean {planned} is about to delete"):
             savepoint(environment(left), time)

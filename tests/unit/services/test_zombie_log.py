@@ -50,8 +50,8 @@ def test_a_log_of_a_write_that_was_rolled_back_is_passed_over(
 
     def plan() -> object:
         return plan_compaction(
-            now.view(),
-            now.contents,
+            now.state.view,
+            now.state.contents,
             CompactionOptions(),
             table_version=table_version,
             requested_time=at,

@@ -12,7 +12,8 @@ from tidelake.model import Commit, TableType
 from tidelake.services.archive import archive
 from tidelake.services.clean import clean
 from tidelake.services.rollback import roll_back
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
+from tidelake.state.table_state import TableState
 from tidelake.timeline import Timeline, load_timeline
 from tidelake.txn.protocol.retry import retry_on_conflict
 from tidelake.view import TableView
@@ -25,14 +26,14 @@ ONE_VERSION = CleanOptions(policy=CleanPolicy.FILE_VERSIONS, file_versions=1)
 ARCHIVING = options(clean_commits_retained="2", keep_min_commits="3", keep_max_commits="4")
 
 
-def looked_up(now: TableNow) -> list[str]:
-    return [group.id.file_id for group in live_groups(now.view(), now.config, [PARTITION])]
+def looked_up(state: TableState) -> list[str]:
+    return [group.id.file_id for group in live_groups(state.view, state.config, [PARTITION])]
 
 
 def written_on(table: Busy, rounds: int = 13) -> None:
     for n in range(rounds):
         table.write({"a-0": f"later {n}"})
-        if table.now.config.table_type is MOR:
+        if table.state.config.table_type is MOR:
             table.compact()
 
 
@@ -41,21 +42,21 @@ def test_a_slice_that_was_cleaned_before_the_files_were_listed_is_not_absent(
     table_version: int, table_type: TableType
 ) -> None:
     table = busy(table_version, table_type, 2)
-    slow = table.now
-    assert "a-0" in looked_up(table.now)
+    slow = table.state
+    assert "a-0" in looked_up(table.state)
     written_on(table)
     clean(environment(table.storage), TWO)
     with pytest.raises(SnapshotLostError, match="deleted"):
         looked_up(slow)
     with pytest.raises(SnapshotLostError):
-        slow.view().latest_slices()
-    assert "a-0" in looked_up(table.now)
+        slow.view.latest_slices()
+    assert "a-0" in looked_up(table.state)
 
 
 @each_kind
 def test_nor_when_all_that_it_knew_was_archived(table_version: int, table_type: TableType) -> None:
     table = busy(table_version, table_type, 2)
-    slow = table.now
+    slow = table.state
     for _ in range(3):
         written_on(table, 5)
         clean(environment(table.storage), ARCHIVING.clean)
@@ -67,7 +68,7 @@ def test_nor_when_all_that_it_knew_was_archived(table_version: int, table_type: 
 @each_kind
 def test_nor_when_a_clean_by_versions_took_it(table_version: int, table_type: TableType) -> None:
     table = busy(table_version, table_type, 2)
-    slow = table.now
+    slow = table.state
     written_on(table, 1)
     clean(environment(table.storage), ONE_VERSION)
     with pytest.raises(SnapshotLostError):
@@ -79,7 +80,7 @@ def test_nor_when_an_overwrite_put_others_in_its_place(
     table_version: int, table_type: TableType
 ) -> None:
     table = busy(table_version, table_type, 2)
-    slow = table.now
+    slow = table.state
     table.write({"b-0": "new"}, overwrite=True)
     for n in range(4):
         table.write({"b-0": f"newer {n}"})
@@ -90,7 +91,7 @@ def test_nor_when_an_overwrite_put_others_in_its_place(
 
 def test_nor_when_its_commit_was_undone_and_another_came() -> None:
     table = busy(9, COW, 2)
-    slow = table.now
+    slow = table.state
     newest = slow.timeline.writes()[-1].requested_time
     roll_back(environment(table.storage), newest)
     table.write({"a-0": "other"})
@@ -104,13 +105,13 @@ def test_a_snapshot_whose_files_are_all_there_is_read_as_it_was(
 ) -> None:
     """A clean that deletes what the snapshot does not need disturbs nobody."""
     table = busy(table_version, table_type, 6)
-    slow = table.now
-    found = [s.group for s in slow.view().latest_slices()]
-    again = TableNow.load(environment(table.storage))
+    slow = table.state
+    found = [s.group for s in slow.view.latest_slices()]
+    again = ServiceContext.load(environment(table.storage))
     table.write({"a-0": "later", "new-0": "new"})
     assert clean(environment(table.storage), TWO)
-    assert [s.group for s in again.view().latest_slices()] == found
-    assert looked_up(again) == sorted(g.file_id for g in found)
+    assert [s.group for s in again.state.view.latest_slices()] == found
+    assert looked_up(again.state) == sorted(g.file_id for g in found)
 
 
 def test_the_timeline_is_loaded_again_only_when_the_listing_is_ahead_of_it() -> None:
@@ -119,16 +120,16 @@ def test_the_timeline_is_loaded_again_only_when_the_listing_is_ahead_of_it() -> 
     loaded: list[Timeline] = []
 
     def load() -> Timeline:
-        loaded.append(load_timeline(table.storage, now.config))
+        loaded.append(load_timeline(table.storage, now.state.config))
         return loaded[-1]
 
     def listed() -> None:
         TableView(
             table_version=9,
-            timeline=now.timeline,
-            contents=now.contents,
-            listing=now.listing(),
-            history_times=now.history.completion_times,
+            timeline=now.state.timeline,
+            contents=now.state.contents,
+            listing=now.state.listing(),
+            history_times=now.state.history.completion_times,
             timeline_now=load,
         ).latest_slices()
 
@@ -141,7 +142,7 @@ def test_the_timeline_is_loaded_again_only_when_the_listing_is_ahead_of_it() -> 
 
 def test_a_write_that_lost_its_snapshot_starts_anew_by_itself() -> None:
     table = busy(9, COW, 2)
-    attempts: list[TableNow] = []
+    attempts: list[ServiceContext] = []
 
     def write() -> Commit:
         now = table.now
@@ -149,7 +150,7 @@ def test_a_write_that_lost_its_snapshot_starts_anew_by_itself() -> None:
         if len(attempts) == 1:
             written_on(table, 4)
             clean(environment(table.storage), TWO)
-        assert "a-0" in looked_up(now)
+        assert "a-0" in looked_up(now.state)
         return table.toy.write({"a-0": "mine"})
 
     commit = retry_on_conflict(environment(table.storage), 0, write)

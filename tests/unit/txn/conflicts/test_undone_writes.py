@@ -17,7 +17,7 @@ from tidelake.services.clean import clean
 from tidelake.services.restore import restore
 from tidelake.services.rollback import roll_back
 from tidelake.services.savepoint import savepoint
-from tidelake.services.table_now import TableNow
+from tidelake.services.service_context import ServiceContext
 from tidelake.storage import MemoryStorage, Storage
 from tidelake.testing import ManualClock
 from tidelake.timeline import Publisher, Timeline, load_timeline
@@ -70,8 +70,8 @@ def timeline_of(storage: Storage) -> Timeline:
 def undo_unseen(table: Busy, time: str) -> None:
     """Take a completed write off as somebody does who heeds no heartbeat."""
     now = table.now
-    (instant,) = (i for i in now.timeline.writes() if i.requested_time == time)
-    rollback = Rollback(now.env, now.config, now.timeline, now.times, now.keeper)
+    (instant,) = (i for i in now.state.timeline.writes() if i.requested_time == time)
+    rollback = Rollback(now.env, now.state.config, now.state.timeline, now.times, now.keeper)
     rollback.run_completed(instant, [PARTITION])
 
 
@@ -120,7 +120,7 @@ def test_a_write_does_not_commit_into_a_restore(mode: ConcurrencyMode) -> None:
     _, txn = begun(table.storage, mode)
     now = table.now
     plan = RestorePlan(instants_to_rollback=(), version=2, savepoint_to_restore_timestamp=None)
-    Publisher(table.storage, now.config).request(
+    Publisher(table.storage, now.state.config).request(
         now.times.next(), Action.RESTORE, plans.encode(plan)
     )
     with pytest.raises(WriteConflictError, match="a restore has begun"):
@@ -158,8 +158,8 @@ def test_a_write_finishes_a_rollback_before_it_looks_at_the_table(
         found = Busy(left)
         if found.rows() == rows:
             return
-        met += any(i.action is Action.ROLLBACK for i in found.now.timeline.pending)
-        is_pending = any(i.action is Action.ROLLBACK for i in found.now.timeline.pending)
+        met += any(i.action is Action.ROLLBACK for i in found.now.state.timeline.pending)
+        is_pending = any(i.action is Action.ROLLBACK for i in found.now.state.timeline.pending)
         _, txn = begun(left, mode)
         if is_pending:
             assert time not in {i.requested_time for i in txn.timeline.writes()}
@@ -185,14 +185,14 @@ def test_a_plan_is_not_made_of_what_is_being_rolled_back(table_version: int) -> 
         return None
 
     def check(left: MemoryStorage) -> None:
-        now = TableNow.load(environment(left))
-        if not any(i.action is Action.ROLLBACK for i in now.timeline.pending):
+        now = ServiceContext.load(environment(left))
+        if not any(i.action is Action.ROLLBACK for i in now.state.timeline.pending):
             return
         writer = Writer(left, late_clock(), 1)
         schedule(
             writer.env,
-            now.config,
-            now.timeline,
+            now.state.config,
+            now.state.timeline,
             action=Action.COMPACTION,
             make_plan=make_plan,
             keeper=now.keeper,
@@ -222,8 +222,8 @@ def test_a_compaction_whose_inputs_were_undone_does_not_commit(
     writer = None if mode is SINGLE else Writer(table.storage, late_clock(), 1, mode)
     txn = take_over(
         now.env if writer is None else writer.env,
-        now.config,
-        now.timeline,
+        now.state.config,
+        now.state.timeline,
         requested_time=plan,
         action=Action.COMPACTION,
         operation="COMPACT",
@@ -244,9 +244,9 @@ def test_a_rollback_that_somebody_is_at_is_waited_for() -> None:
     time = table.write({"a-0": "wrong"})
     now = table.now
     writer = Writer(table.storage, clock, 1)
-    (instant,) = (i for i in now.timeline.writes() if i.requested_time == time)
+    (instant,) = (i for i in now.state.timeline.writes() if i.requested_time == time)
     rollback = Rollback(
-        writer.env, now.config, now.timeline, now.times, now.keeper, writer.concurrency
+        writer.env, now.state.config, now.state.timeline, now.times, now.keeper, writer.concurrency
     )
     with writer.concurrency.section():
         requested = rollback.schedule_completed(instant, [PARTITION]).requested_time
@@ -260,7 +260,7 @@ def test_nobody_begins_in_a_restore() -> None:
     table = busy(9, COW, 2)
     now = table.now
     plan = RestorePlan(instants_to_rollback=(), version=2, savepoint_to_restore_timestamp=None)
-    Publisher(table.storage, now.config).request(
+    Publisher(table.storage, now.state.config).request(
         now.times.next(), Action.RESTORE, plans.encode(plan)
     )
     with pytest.raises(RestorePendingError):
