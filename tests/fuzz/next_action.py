@@ -25,6 +25,7 @@ from tidelake.errors import (
     TidelakeError,
 )
 from tidelake.model import Action, Instant, State
+from tidelake.model.table_format import TableFormat
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.state.table_state import TableState
 from tidelake.storage import MemoryStorage
@@ -44,7 +45,6 @@ _PER_TABLE = 10
 _OF_DATA = ("remove",)
 _OF_OTHERS = ("empty", "stub", "remove", "foreign", "pending", "flip", "cut", "swap")
 _AN_HOUR_MS = 3_600_000
-_FIRST_BY_COMPLETION = 8
 #: Content before and after the damage, by path.
 Kept = dict[str, tuple["bytes | None", "bytes | None"]]
 #: What changes nothing, and a clustering of others.
@@ -189,7 +189,7 @@ def _owed(before: Sound, journal: Journal, acted: Acted) -> Rows:
 
 def _place(before: Sound, write: Instant) -> str:
     """Return the time by which writes of the table come one after the other."""
-    by_completion = before.history.table_version >= _FIRST_BY_COMPLETION
+    by_completion = TableFormat(before.history.table_version).has_completion_times
     return (write.completion_time if by_completion else None) or write.requested_time
 
 

@@ -32,6 +32,7 @@ from tidelake.errors import (
 from tidelake.formats import plans
 from tidelake.formats.plans import CompactionOperation, CompactionPlan
 from tidelake.model import Action, Commit, Instant, State, TableType
+from tidelake.model.table_format import TableFormat
 from tidelake.operations import write_session
 from tidelake.services import compaction
 from tidelake.storage import LocalStorage
@@ -164,7 +165,7 @@ def _instant(requested: int, completed: int | None) -> Instant:
     )
 
 
-@guards(lambda patch: patch.setattr(conflict, "FIRST_OWN_LOGS", 99))
+@guards(lambda patch: patch.setattr(conflict, "TableFormat", lambda _: TableFormat(6)))
 @pytest.mark.parametrize("version", [8, 9])
 def test_B_07_a_log_and_a_compaction_behind_its_back(tmp_path: Path, version: int) -> None:
     """From version 8 on a log lands in the slice after a compaction that ran meanwhile."""

@@ -23,6 +23,7 @@ from tidelake.config import WriteOperation, WriteOptions
 from tidelake.env import Env
 from tidelake.errors import SameWriteError, WriteConflictError
 from tidelake.model import Action, Commit, Instant, TableType
+from tidelake.model.table_format import TableFormat
 from tidelake.operations.staged_write import bring_in
 from tidelake.operations.write_session import WriteSession
 from tidelake.services import archive_plan, compaction
@@ -83,7 +84,7 @@ def test_B_03_started_later_and_done_first(
     assert lake.values() == {"a": 9}
 
 
-@guards(lambda patch: patch.setattr(conflict, "FIRST_OWN_LOGS", 6))
+@guards(lambda patch: patch.setattr(conflict, "TableFormat", lambda _: TableFormat(9)))
 @pytest.mark.parametrize("completes", [False, True], ids=["pending", "completed"])
 def test_B_06_a_log_behind_a_compaction_of_version_6(tmp_path: Path, completes: bool) -> None:
     """Up to version 7 a log that did not know of a compaction would go with the old slice."""

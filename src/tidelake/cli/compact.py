@@ -8,6 +8,7 @@ from tidelake.cli.output import Json
 from tidelake.config import WriteOptions
 from tidelake.env import Env
 from tidelake.model import Commit
+from tidelake.model.byte_size import byte_size_text
 from tidelake.operations.compaction_run import Compactor
 from tidelake.operations.open_table import load_state
 from tidelake.operations.task_runner import Here
@@ -41,7 +42,8 @@ def render(commit: Commit | None) -> list[str]:
         return ["Nothing to compact: no file slice has logs, or other plans have spoken for them."]
     return [
         f"Compaction {commit.requested_time} completed at {commit.completion_time}: "
-        f"{text.count(commit.files_written, 'base file')} of {text.size(commit.bytes_written)}.",
+        f"{text.count(commit.files_written, 'base file')} of "
+        f"{byte_size_text(commit.bytes_written)}.",
         f"Logs brought {text.count(commit.inserts, 'new row')}, "
         f"{text.count(commit.updates, 'update')} and {text.count(commit.deletes, 'delete')}.",
     ]

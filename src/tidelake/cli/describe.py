@@ -11,6 +11,7 @@ from tidelake.cli.call import Call
 from tidelake.cli.output import Json
 from tidelake.config import TableConfig
 from tidelake.model import WRITE_ACTIONS, FileSlice, Instant, State
+from tidelake.model.byte_size import byte_size_text
 from tidelake.operations.open_table import open_state
 
 
@@ -125,10 +126,10 @@ def _files(slices: Sequence[FileSlice]) -> list[tuple[str, str]]:
     facts = [
         ("partitions", f"{len({s.group.partition for s in slices}):,}"),
         ("file groups", f"{len(slices):,}"),
-        ("base files", f"{len(bases):,}, {text.size(sum(b.size_bytes for b in bases))}"),
+        ("base files", f"{len(bases):,}, {byte_size_text(sum(b.size_bytes for b in bases))}"),
     ]
     if logs:
-        waiting = text.size(sum(s.log_bytes for s in slices))
+        waiting = byte_size_text(sum(s.log_bytes for s in slices))
         facts.append(("log files", f"{logs:,}, {waiting} not yet compacted"))
     return facts
 

@@ -16,6 +16,7 @@ from tidelake.formats.log_block import (
     decode_blocks,
     split_avro_block,
 )
+from tidelake.model.byte_size import byte_size_text
 from tidelake.storage import open_storage
 
 _HEADERS = {int(key): key.name for key in HeaderKey}
@@ -55,7 +56,7 @@ def render(path: str, blocks: Sequence[LogBlock]) -> list[str]:
                 block.kind.name,
                 block.headers.get(HeaderKey.INSTANT_TIME, "-"),
                 "-" if records is None else str(records),
-                text.size(len(block.content)),
+                byte_size_text(len(block.content)),
                 _notes(block),
             )
         )

@@ -9,6 +9,7 @@ from tidelake.cli.call import Call
 from tidelake.cli.output import Json
 from tidelake.errors import ConfigError
 from tidelake.model import FileSlice
+from tidelake.model.byte_size import byte_size_text
 from tidelake.model.printed import FileSliceList
 from tidelake.operations.open_table import open_state
 from tidelake.state.table_state import TableState
@@ -43,7 +44,7 @@ def render(slices: Sequence[FileSlice], *, as_of: str | None) -> list[str]:
         *lines,
         "",
         f"{text.count(len(slices), 'file slice')}{when} in {text.count(partitions, 'partition')}, "
-        f"{text.size(sum(found.size_bytes for found in slices))}.",
+        f"{byte_size_text(sum(found.size_bytes for found in slices))}.",
         "A file slice is one version of a file group: its base file and the logs on top of it.",
         f"Read as plain Parquet: {len(slices) - logged}. Merged with their logs: {logged}.",
     ]

@@ -11,6 +11,7 @@ from tidelake.cli.call import Call
 from tidelake.cli.output import Json
 from tidelake.cli.slices import chosen_slices
 from tidelake.model import BaseFile, FileSlice
+from tidelake.model.byte_size import byte_size_text
 from tidelake.operations.open_table import open_state
 from tidelake.read.counted_rows import CountedRows, count_rows
 
@@ -132,9 +133,9 @@ def _cells(part: PartitionStats) -> list[str]:
         name,
         f"{part.file_groups:,}",
         f"{part.base_rows:,}",
-        text.size(part.base_bytes),
+        byte_size_text(part.base_bytes),
         f"{part.log_files:,}",
-        text.size(part.log_bytes),
+        byte_size_text(part.log_bytes),
         "-" if part.log_ratio is None else f"{part.log_ratio:.2f}",
     ]
 
@@ -155,7 +156,7 @@ def _advice(total: PartitionStats) -> list[str]:
         lines.append(f"{slices} with logs only: a read-optimized query does not see their rows.")
     if total.small_base_files:
         files = text.count(total.small_base_files, "base file")
-        small = text.size(SMALL_FILE_BYTES)
+        small = byte_size_text(SMALL_FILE_BYTES)
         lines.append(f"{files} below {small} with neighbours: clustering would join them.")
     return lines
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone, tzinfo
 
-from tidelake.model.printed import columns, size
+from tidelake.model.instant_digits import shown_moment
+from tidelake.model.printed import columns
 
-__all__ = ["columns", "count", "instant_ms", "moment", "pairs", "size", "span"]
+__all__ = ["columns", "count", "instant_ms", "moment", "pairs", "span"]
 
 _SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
-_INSTANT_DIGITS = 17
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def span(milliseconds: int) -> str:
@@ -33,19 +34,17 @@ def instant_ms(instant_time: str, zone: tzinfo | None = timezone.utc) -> int | N
     `zone` is the time zone in which the table names its instants, None for this machine's. The
     metadata table has instants before all time, and some carry more digits than a time has.
     """
-    digits = instant_time[:_INSTANT_DIGITS].ljust(_INSTANT_DIGITS, "0")
     try:
-        whole = datetime.strptime(digits[:14], "%Y%m%d%H%M%S")  # noqa: DTZ007 - zone follows
-        moment = whole.replace(tzinfo=zone) if zone else whole.astimezone()
-        return int(moment.timestamp()) * 1000 + int(digits[14:])
+        shown = shown_moment(instant_time)
+        moment = shown.replace(tzinfo=zone) if zone else shown.astimezone()
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
         return None
 
 
 def moment(epoch_ms: int) -> str:
     """Return a time to the second, in UTC."""
-    start = datetime(1970, 1, 1, tzinfo=timezone.utc)
-    return f"{start + timedelta(milliseconds=epoch_ms):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{_EPOCH + timedelta(milliseconds=epoch_ms):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def pairs(facts: Sequence[tuple[str, str]], *, indent: int = 0) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tidelake.config.keys import read_keys as keys
 from tidelake.errors import ConfigError
 from tidelake.model import MergeMode
+from tidelake.model.table_format import TableFormat
 
 EVENT_TIME_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
 COMMIT_TIME_STRATEGY = "ce9acb64-bde0-424c-9b91-f6ebba25356d"
@@ -91,13 +92,13 @@ def new_merge_properties(
     What is not given follows from the rest; without anything the ordering fields decide. Raises
     `ConfigError` for settings that contradict each other.
     """
-    if table_version >= 9:
+    if TableFormat(table_version).replaces_payloads:
         replaced = _REPLACED_IN_9.get(_short(payload_class)) if payload_class else None
         ordering_fields = ordering_fields or (replaced.ordering_fields if replaced else ())
         found = _of_version_9(ordering_fields, mode, payload_class, strategy_id, replaced)
     else:
         found = _of_version_8(ordering_fields, mode, payload_class, strategy_id)
-        if table_version < 8:
+        if not TableFormat(table_version).has_merge_modes:
             # Hudi 0.x knows one strategy and leaves the rest to the payload class.
             found = {
                 keys.PAYLOAD_CLASS.name: found[keys.PAYLOAD_CLASS.name],
@@ -185,7 +186,7 @@ def _mode_of_strategy(strategy_id: str | None) -> MergeMode | None:
 def _ordering(table_version: int, ordering_fields: tuple[str, ...]) -> dict[str, str]:
     if not ordering_fields:
         return {}
-    if table_version >= 9:
+    if TableFormat(table_version).orders_by_several:
         return {keys.ORDERING_FIELDS.name: ",".join(ordering_fields)}
     if len(ordering_fields) > 1:
         raise ConfigError(

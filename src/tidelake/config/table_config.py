@@ -14,8 +14,8 @@ from tidelake.config.words import CdcMode, KeyGeneratorType, PartitionFieldType
 from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.model import MergeMode, TableType
 from tidelake.model.numbers import whole_number
+from tidelake.model.table_format import TableFormat
 
-_FIRST_WITH_LOGS_OF_A_WRITE = 8
 #: The partition of a metadata table that says which file group every key is in.
 RECORD_INDEX_PARTITION = "record_index"
 #: Timeline layout of every table version tidelake reads.
@@ -119,14 +119,20 @@ class TableConfig:
         )
 
     @property
+    def format(self) -> TableFormat:
+        """Return what tables of this version can do."""
+        return TableFormat(self.table_version)
+
+    @property
     def logs_name_their_write(self) -> bool:
         """Return whether every log has the instant of its write in its name.
 
         Up to version 7 that was the instant of the slice, and an upgrade leaves such logs behind.
         """
         created_as = whole_number((keys.INITIAL_VERSION.text(self.properties) or "").strip())
-        first = _FIRST_WITH_LOGS_OF_A_WRITE
-        return created_as is not None and created_as >= first <= self.table_version
+        if created_as is None:
+            return False
+        return TableFormat(created_as).has_own_logs and self.format.has_own_logs
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:

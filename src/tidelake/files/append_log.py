@@ -35,6 +35,7 @@ from tidelake.formats.delete_block import OrderingKind
 from tidelake.formats.file_name import format_log
 from tidelake.formats.log_block import BlockKind, HeaderKey, avro_block, encode_block
 from tidelake.formats.marker_name import MarkerKind
+from tidelake.model.table_format import TableFormat
 from tidelake.records._polars import polars as pl
 from tidelake.records.merge import Rows
 from tidelake.records.meta_columns import constant, with_meta_columns
@@ -42,10 +43,8 @@ from tidelake.records.required import require_values
 from tidelake.records.schema import FILE_NAME, RECORD_KEY
 from tidelake.storage import Storage
 
-#: From this table version on a log is named after its own instant, and blocks may have positions.
 #: Where the milliseconds of an instant time end.
 _TIME_OF_DAY_END = 17
-_FIRST_BY_INSTANT = 8
 
 
 def append_log(
@@ -209,8 +208,10 @@ class _Log:
 
     def _held(self, absent: tuple[str, ...]) -> _Held:
         if absent not in self._data:
-            if absent and self._spec.table_version < _FIRST_BY_INSTANT:
-                raise ValueError(f"no partial rows before table version {_FIRST_BY_INSTANT}")
+            if absent and not TableFormat(self._spec.table_version).has_partial_blocks:
+                raise ValueError(
+                    f"no partial rows in a table of version {self._spec.table_version}"
+                )
             without = (*self._spec.dropped_columns, *absent)
             self._data[absent] = _Held(replace(self._spec, dropped_columns=without))
         return self._data[absent]
@@ -287,7 +288,7 @@ class _Log:
         """
         if (
             not self._spec.positions
-            or self._spec.table_version < _FIRST_BY_INSTANT
+            or not TableFormat(self._spec.table_version).has_own_logs
             or self._target.base_instant is None
             or new.position is None
             or new.position.null_count
@@ -336,7 +337,7 @@ class _Log:
     @property
     def _is_by_slice(self) -> bool:
         """Return whether logs are named after their slice, and not after their own instant."""
-        return self._spec.table_version < _FIRST_BY_INSTANT
+        return not TableFormat(self._spec.table_version).has_own_logs
 
     def _name(self) -> str:
         instant = self._spec.instant_time

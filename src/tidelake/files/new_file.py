@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import timezone
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from tidelake.formats.partition_metadata import PartitionMetadata
 from tidelake.formats.partition_path import folders_above
 from tidelake.formats.properties import java_date
 from tidelake.formats.table_path import META_FOLDER
+from tidelake.model.instant_digits import shown_moment
 from tidelake.storage import Storage
 
 
@@ -125,8 +126,8 @@ def make_partition(storage: Storage, target: GroupTarget, spec: WriteSpec) -> No
         _refuse_nested(storage, target.partition)
         depth = target.partition.count("/") + 1 if target.partition else 0
         made = PartitionMetadata(commit_time=spec.instant_time, partition_depth=depth)
-        day = datetime.strptime(f"{spec.instant_time[:14]}+0000", "%Y%m%d%H%M%S%z")
-        saved_at = java_date(int(day.timestamp()) * 1000)
+        moment = shown_moment(spec.instant_time).replace(tzinfo=timezone.utc)
+        saved_at = java_date(int(moment.timestamp()) * 1000)
         storage.put_if_absent(path, partition_metadata.encode(made, saved_at))
 
 

@@ -25,7 +25,7 @@ from tidelake.formats.metadata_log import encode_log
 from tidelake.formats.metadata_record import RecordLocation
 from tidelake.formats.metadata_schema import record_schema_text
 from tidelake.model.index_target import IndexTarget
-from tidelake.records.java_hash import string_hashes
+from tidelake.records.java_hashes import string_hashes
 from tidelake.storage import Storage
 
 

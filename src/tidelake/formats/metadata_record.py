@@ -23,6 +23,7 @@ from tidelake.formats.column_bounds import (
     ValueKind,
     decimal_digits,
 )
+from tidelake.formats.java_hash import java_string_hash
 
 ALL_PARTITIONS = "__all_partitions__"
 _ROOT_PARTITION = "."
@@ -442,9 +443,4 @@ def _hash64(text: str) -> str:
 
 def file_group_of(key: str, file_groups: int) -> int:
     """Return the index of the file group, in the order of file ids, that holds `key`."""
-    hashed = 0
-    units = key.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(units), 2):
-        hashed = (31 * hashed + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    signed = hashed - 2**32 if hashed >= 2**31 else hashed
-    return abs(signed) % file_groups
+    return abs(java_string_hash(key)) % file_groups

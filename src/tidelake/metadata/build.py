@@ -49,6 +49,7 @@ from tidelake.metadata.statistics import (
     stats_columns,
 )
 from tidelake.model import Action
+from tidelake.model.table_format import TableFormat
 from tidelake.storage import FileInfo, Storage, StorageSpec, SubStorage, open_storage
 from tidelake.timeline import (
     Timeline,
@@ -68,8 +69,6 @@ _PAYLOAD = "org.apache.hudi.metadata.HoodieMetadataPayload"
 _KEY_GENERATOR = "org.apache.hudi.metadata.HoodieTableMetadataKeyGenerator"
 _PAYLOAD_STRATEGY = "00000000-0000-0000-0000-000000000000"
 _BULK_INSERT = "BULK_INSERT_PREPPED"
-_FIRST_STATS = 8
-_FIRST_TYPED = 9
 _STATS_GROUPS = 2
 #: File groups of a record index: at least so many, and one for each of these bytes of base files.
 _INDEX_GROUPS = 10
@@ -213,7 +212,7 @@ def _statistics(
 ) -> _Statistics | None:
     version = config.table_version
     path, schema = _schema(storage, config, timeline)
-    if version < _FIRST_STATS or schema is None:
+    if not config.format.keeps_indexes or schema is None:
         _log.warning("%s gets no statistics: it is of version %s", config.name, version)
         return None
     with reading(path):
@@ -236,14 +235,14 @@ def _statistics(
         index_type=COLUMN_STATS,
         index_function=COLUMN_STATS,
         source_fields=columns,
-        version="V2" if version >= _FIRST_TYPED else None,
+        version="V2" if config.format.has_typed_statistics else None,
     )
     return _Statistics(parts=parts, definitions={COLUMN_STATS: definition})
 
 
 def no_index(config: TableConfig, *, has_rows: bool, fill_index: FillIndex | None) -> str | None:
     """Return why a table cannot have a record index, or None when it can."""
-    if config.table_version < _FIRST_STATS:
+    if not config.format.keeps_indexes:
         return f"it is of version {config.table_version}"
     if has_rows and fill_index is None:
         return "it has files, of which keys have to be read; write to it with Table.upsert once"
@@ -263,7 +262,7 @@ def _index_definition(table_version: int) -> IndexDefinition:
         index_name=RECORD_INDEX,
         index_type=RECORD_INDEX,
         index_options={"isPartitioned": "false"},
-        version="V1" if table_version >= _FIRST_TYPED else None,
+        version="V1" if TableFormat(table_version).has_typed_statistics else None,
     )
 
 
@@ -325,7 +324,7 @@ def _is_committed(view: TableView, partition: str, info: FileInfo, table_version
     if log is None:
         return False
     # Up to version 7 the name says the slice, and blocks of failed writes are passed over.
-    return table_version < 8 or view.times.is_committed(log.instant_time)
+    return not TableFormat(table_version).has_own_logs or view.times.is_committed(log.instant_time)
 
 
 def own_properties(config: TableConfig) -> Mapping[str, str]:

@@ -66,8 +66,6 @@ _log = logging.getLogger(__name__)
 
 #: Partitions that are kept together or not at all.
 STATISTICS = frozenset({COLUMN_STATS, PARTITION_STATS})
-#: From here on Apache Hudi builds what a metadata table lacks whatever is pending.
-_FIRST_BUILT_ANY_TIME = 8
 _PLANS = frozenset({Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING})
 #: Indexes that Apache Hudi believes to be there as long as they are defined.
 _BY_DEFINITION = ("secondary_index_", "expr_index_")
@@ -181,7 +179,7 @@ class MetadataTableKeeper:
         Up to version 7 it does not build partitions that it misses while a plan is pending, and
         then leaves those that are there behind, too. It misses what it once had.
         """
-        if config.table_version >= _FIRST_BUILT_ANY_TIME or not any(
+        if config.format.builds_indexes_any_time or not any(
             instant.planned_as in _PLANS for instant in timeline.pending
         ):
             return False
@@ -196,16 +194,16 @@ class MetadataTableKeeper:
         kept = {FILES, *(STATISTICS if told_columns(config, definitions) else ())}
         return kept | ({RECORD_INDEX} if is_index_kept(config, definitions) else set())
 
-    def index_target(self, config: TableConfig, instant_time: str) -> IndexTarget | None:
-        """Return the file groups of the record index, where one is kept."""
+    def begin_index_logs(self, config: TableConfig, instant_time: str) -> IndexTarget | None:
+        """Note that tasks of an instant write logs of the record index; return its file groups."""
         try:
-            return self._index_target(config, instant_time)
+            return self._begin_index_logs(config, instant_time)
         except (CorruptFileError, MissingFileError):
             # Somebody may have taken it out of use, or built it anew, since the settings were
             # loaded.
-            return self._index_target(load_table_config(self._env.storage), instant_time)
+            return self._begin_index_logs(load_table_config(self._env.storage), instant_time)
 
-    def _index_target(self, config: TableConfig, instant_time: str) -> IndexTarget | None:
+    def _begin_index_logs(self, config: TableConfig, instant_time: str) -> IndexTarget | None:
         if RECORD_INDEX not in config.metadata_partitions:
             return None
         with reading_metadata(RECORD_INDEX):

@@ -46,8 +46,6 @@ WRITE_TOKEN = "0-0-0"
 #: The numbers of Spark's stages, which stand in the middle of a token, are smaller.
 STAGES = 2**31
 UPSERT = "UPSERT_PREPPED"
-#: Table version from which a log file is named after its own instant.
-FIRST_OWN_LOGS = 8
 
 #: Values by key, None for one that is to go, by partition of the metadata table.
 Updates = Mapping[str, Mapping[str, "bytes | None"]]
@@ -117,7 +115,7 @@ class OwnTable:
     @property
     def names_logs_by_slice(self) -> bool:
         """Return whether log files are named after the slice that they belong to."""
-        return self.config.table_version < FIRST_OWN_LOGS
+        return not self.config.format.has_own_logs
 
     @cached_property
     def view(self) -> TableView:

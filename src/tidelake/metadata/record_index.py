@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from tidelake.config import TableConfig
 from tidelake.errors import CorruptFileError, SnapshotLostError
@@ -25,12 +25,11 @@ from tidelake.metadata.names import METADATA_FOLDER, RECORD_INDEX
 from tidelake.metadata.own_table import OwnTable
 from tidelake.metadata.statistics import load_definitions
 from tidelake.model import Action, FileGroupId, FileSlice
+from tidelake.model.instant_digits import shown_moment
 from tidelake.storage import Storage, StorageSpec, open_storage
 from tidelake.timeline import Timeline, TimelineContents, reload_timeline
 from tidelake.txn.conflicts.undone_writes import rollback_target
 
-#: Table version from which tasks can write to the index side by side.
-_FIRST_KEPT = 8
 _DIGITS = 17
 
 
@@ -39,19 +38,17 @@ def is_index_kept(config: TableConfig, definitions: Mapping[str, IndexDefinition
     definition = definitions.get(RECORD_INDEX)
     return (
         RECORD_INDEX in config.metadata_partitions
-        and config.table_version >= _FIRST_KEPT
+        and config.format.keeps_indexes
         and (definition is None or definition.index_options.get("isPartitioned") != "true")
     )
 
 
 def epoch_ms(instant_time: str, *, is_utc: bool) -> int:
     """Return an instant's time in milliseconds since the epoch."""
-    padded = instant_time[:_DIGITS].ljust(_DIGITS, "0")
-    moment = datetime.strptime(f"{padded[:14]}+0000", "%Y%m%d%H%M%S%z")
-    if not is_utc:
-        # What Hudi calls LOCAL: the zone of the process.
-        moment = moment.replace(tzinfo=None).astimezone(timezone.utc)
-    return int(moment.timestamp()) * 1000 + int(padded[14:])
+    shown = shown_moment(instant_time)
+    # What Hudi calls LOCAL is the zone of the process.
+    moment = shown.replace(tzinfo=timezone.utc) if is_utc else shown.astimezone(timezone.utc)
+    return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

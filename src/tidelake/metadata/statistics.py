@@ -48,8 +48,6 @@ from tidelake.txn import FileChanges
 _READERS = 16
 #: Version of the index that stores values in the type of their column, from table version 9 on.
 _TYPED = "V2"
-_FIRST_STATS = 8
-_FIRST_TYPED = 9
 #: What readers add up over the records of one partition.
 _COUNTS = ("value_count", "null_count", "packed_bytes", "plain_bytes")
 #: Columns of Hudi's own that are always told of, and how many of the user's are unless asked.
@@ -72,11 +70,11 @@ def told_columns(config: TableConfig, definitions: Mapping[str, IndexDefinition]
     """Return the columns of which statistics are kept; none when they cannot be kept."""
     names = config.metadata_partitions
     definition = definitions.get(COLUMN_STATS)
-    if COLUMN_STATS not in names or definition is None or config.table_version < _FIRST_STATS:
+    if COLUMN_STATS not in names or definition is None or not config.format.keeps_indexes:
         return ()
     if (PARTITION_STATS in names) != bool(config.partition_fields):
         return ()
-    if config.table_version >= _FIRST_TYPED and definition.version != _TYPED:
+    if config.format.has_typed_statistics and definition.version != _TYPED:
         return ()
     return definition.source_fields
 

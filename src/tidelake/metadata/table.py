@@ -296,7 +296,7 @@ class MetadataTable:
     def _may_be_torn(self, path: str) -> bool:
         # From version 8 on a log file belongs to one instant, and only completed ones are read.
         # Before, a writer that crashed may have left half a block in a file that is read.
-        return self._config.table_version < 8 and path not in self._committed_files
+        return not self._config.format.has_own_logs and path not in self._committed_files
 
     @cached_property
     def _committed_files(self) -> frozenset[str]:

@@ -21,4 +21,4 @@ class Commit:
     files_written: int = 0
     bytes_written: int = 0
     attempts: int = 1
-    """How often the completed file had to be put before the storage confirmed it."""
+    """How often the write was begun: more than once where it had to give way to others."""

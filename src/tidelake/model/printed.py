@@ -8,24 +8,14 @@ from typing import TypeVar
 
 from typing_extensions import override
 
+from tidelake.model.byte_size import byte_size_text
 from tidelake.model.files import FileSlice
 from tidelake.model.instant import Instant
 
 T = TypeVar("T")
 
-_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 #: Rows of a long list that are shown, its newest.
 _MOST_ROWS = 60
-
-
-def size(size_bytes: int) -> str:
-    """Return a number of bytes in the largest unit that keeps it at one or more."""
-    amount = float(size_bytes)
-    for unit in _SIZES:
-        if abs(amount) < 1024 or unit == _SIZES[-1]:
-            return f"{size_bytes} B" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    raise AssertionError("the last unit takes every size")
 
 
 def columns(
@@ -107,7 +97,7 @@ class FileSliceList(PrintedList[FileSlice]):
             item.group.partition or "(whole table)",
             item.group.file_id,
             item.base_instant_time,
-            size(item.base_file.size_bytes) if item.base_file else "none",
+            byte_size_text(item.base_file.size_bytes) if item.base_file else "none",
             str(len(item.log_files)),
-            size(item.log_bytes),
+            byte_size_text(item.log_bytes),
         )

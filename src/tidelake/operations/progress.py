@@ -8,6 +8,7 @@ from typing import TextIO
 
 from tidelake.config import ProgressStyle
 from tidelake.env import Clock
+from tidelake.model.byte_size import byte_size_text
 
 _log = logging.getLogger(__name__)
 
@@ -15,7 +16,6 @@ _BAR_WIDTH = 24
 #: A line of the log is written when this much time has passed since the last.
 _LOG_EVERY_MS = 10_000
 _DRAW_EVERY_MS = 100
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class Progress:
@@ -73,7 +73,7 @@ class Progress:
         """Return how many files and bytes are done, and about how long the rest will take."""
         done = (
             f"{self._files_done} of {self._files} files, "
-            f"{_size(self._bytes_done)} of {_size(self._bytes)}"
+            f"{byte_size_text(self._bytes_done)} of {byte_size_text(self._bytes)}"
         )
         left_ms = self.left_ms()
         return done if left_ms is None else f"{done}, about {_span(left_ms)} left"
@@ -91,16 +91,6 @@ class Progress:
         bar = "#" * filled + "-" * (_BAR_WIDTH - filled)
         self._stream.write(f"\r\033[K{self._what} [{bar}] {self.text()}")
         self._stream.flush()
-
-
-def _size(size_bytes: int) -> str:
-    amount = float(size_bytes)
-    unit = _UNITS[0]
-    for unit in _UNITS:  # noqa: B007 - the unit that fits is wanted after the loop
-        if amount < 1024:
-            break
-        amount /= 1024
-    return f"{size_bytes} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
 def _span(milliseconds: int) -> str:

@@ -129,15 +129,12 @@ def bring_in(
             profile = planned_stats(work.workload, plan)
         txn.start(profile)
         stats = work.write(txn, plan, token)
-        gone = session.replaced_keys(txn, stats, replaced) if replaced else None
-        if gone is not None:
-            stats += gone.forget_here(token)
-        return session.commit(
+        return session.commit_replacing(
             txn,
             stats,
             choice.schema.avro,
-            replaced=replaced,
-            forgets_replaced=gone is not None,
+            replaced,
+            lambda gone: gone.forget_here(token),
             rings=rings,
         )
 

@@ -17,7 +17,6 @@ from tidelake.operations.table_samples import newest_commits
 from tidelake.records import Fill, MergeSpec
 from tidelake.state.table_state import TableSchema, TableState
 from tidelake.timeline.table_schema import (
-    FIRST_BY_COMPLETION,
     commit_with_schema,
     writes_in_order,
 )
@@ -175,7 +174,7 @@ class WriteSchemas:
 
     def _is_hidden_behind(self, txn: Transaction, newest: str) -> bool:
         """Return whether readers take the table's schema from another commit than this one."""
-        return self._state.config.table_version < FIRST_BY_COMPLETION and newest > txn.instant_time
+        return not self._state.by_completion_time and newest > txn.instant_time
 
 
 def _schema_conflict(

@@ -464,7 +464,33 @@ class WriteSession:
         if not self.concurrency.allows_update:  # or else the clustering gives way
             txn.refuse_clustered(groups)
 
-    def replaced_keys(
+    def commit_replacing(
+        self,
+        txn: Transaction,
+        stats: Sequence[WriteStat],
+        avro: str,
+        replaced: Mapping[str, Sequence[str]],
+        forget: Callable[[ReplacedKeys], Sequence[WriteStat]],
+        *,
+        rings: Rings | None = None,
+        brought: str | None = None,
+    ) -> Commit:
+        """Commit a write to which file groups give way.
+
+        Where the table has a record index, `forget` takes their keys out of it.
+        """
+        gone = self._replaced_keys(txn, stats, replaced) if replaced else None
+        return self.commit(
+            txn,
+            stats if gone is None else (*stats, *forget(gone)),
+            avro,
+            replaced=replaced,
+            forgets_replaced=gone is not None,
+            rings=rings,
+            brought=brought,
+        )
+
+    def _replaced_keys(
         self,
         txn: Transaction,
         stats: Iterable[WriteStat],
@@ -474,7 +500,7 @@ class WriteSession:
 
         `stats` name what the write has put into the index already.
         """
-        target = self.keeper.index_target(txn.config, txn.instant_time)
+        target = self.keeper.begin_index_logs(txn.config, txn.instant_time)
         if target is None:
             return None
         index = open_record_index(self.state.storage, txn.config, txn.timeline)
@@ -502,7 +528,7 @@ class WriteSession:
             combine=combines(choice.operation, choice.index, self.options),
             column_sets=choice.column_sets,
             bounded_columns=self.keeper.bounded_columns(txn.config),
-            record_index=self.keeper.index_target(txn.config, txn.instant_time),
+            record_index=self.keeper.begin_index_logs(txn.config, txn.instant_time),
         )
 
     def commit(

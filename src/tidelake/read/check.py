@@ -35,7 +35,6 @@ from tidelake.txn.conflicts.judge import Footprint, slot_name
 from tidelake.txn.conflicts.unlocked_writers import unexplained
 from tidelake.view import Listing, StorageListing, TableView
 
-_FIRST_BY_COMPLETION = 8
 _READERS = 16
 
 PRESENT_FILES = "files of live slices that exist, in the size their commit says"
@@ -98,7 +97,7 @@ def check_table(
     for found in slices:
         files += [found.base_file] if found.base_file else []
         files += found.log_files
-    may_grow = state.config.table_version < _FIRST_BY_COMPLETION
+    may_grow = not state.by_completion_time
     present = [
         file
         for file in files
@@ -209,7 +208,7 @@ def _check_instants(state: TableState, report: CheckReport) -> None:
 
 def _check_overlaps(state: TableState, report: CheckReport) -> None:
     """Look for writes of which one would have given way, had both honoured the table's lock."""
-    if state.config.table_version < _FIRST_BY_COMPLETION:
+    if not state.by_completion_time:
         return  # modification times, which a copy of the table changes, prove nothing
     writes = state.writes_by_time()
     found = [of_commit(i, state.contents.commit_metadata(i), slot_name) for i in writes]
@@ -244,7 +243,7 @@ def _check_chain(state: TableState, view: TableView, report: CheckReport) -> Non
 
 
 def _check_passed_over(state: TableState, report: CheckReport) -> None:
-    by_completion = state.config.table_version >= _FIRST_BY_COMPLETION
+    by_completion = state.by_completion_time
     for pair in passed_over_bases(state, by_completion=by_completion):
         report.violations.append(
             Violation(
@@ -491,7 +490,7 @@ def _is_unsaid(
     Up to version 7 its name is that of the slice, whichever write appended it.
     """
     partition, _, name = path.rpartition("/")
-    if state.config.table_version >= _FIRST_BY_COMPLETION or path in named:
+    if state.by_completion_time or path in named:
         return False
     if parse_log(partition, name, 0) is None or state.storage.stat(path) is None:
         return False

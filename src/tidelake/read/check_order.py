@@ -16,8 +16,6 @@ from tidelake.records.schema import RECORD_KEY
 from tidelake.state.table_state import TableState
 from tidelake.view import TableView
 
-_FIRST_BY_COMPLETION = 8
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tied:
@@ -34,7 +32,7 @@ def tied_keys(state: TableState, view: TableView) -> Iterator[Tied]:
     The later completion wins here, whenever a compaction runs. A reader that goes by requested
     times inside a slice gives another row, until a compaction between the two has the last word.
     """
-    if state.config.table_version < _FIRST_BY_COMPLETION:
+    if not state.by_completion_time:
         return
     if not state.config.populate_meta_fields or not state.timeline.writes():
         return

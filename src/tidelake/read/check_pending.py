@@ -39,13 +39,13 @@ def being_undone(state: TableState) -> frozenset[str]:
             continue
         found.add(instant.requested_time)
         try:
-            found.update(_targets(state, instant))
+            found.update(_undone_times(state, instant))
         except (CorruptFileError, MissingFileError):
             continue  # nobody can carry it out, or it has ended meanwhile
     return frozenset(found)
 
 
-def _targets(state: TableState, instant: Instant) -> set[str]:
+def _undone_times(state: TableState, instant: Instant) -> set[str]:
     if instant.action is Action.RESTORE:
         plan = state.contents.restore_plan(instant)
         return {target.commit_time for target in plan.instants_to_rollback}

@@ -13,7 +13,6 @@ from tidelake.model import BaseFile, FileGroupId, LogFile
 from tidelake.records.schema import FILE_NAME
 from tidelake.state.table_state import TableState
 
-_FIRST_WITH_OWN_LOGS = 8
 _WITH_ROWS = (BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA)
 
 
@@ -72,7 +71,7 @@ def stranger(
     Up to version 7 the blocks of a log say it and not its name. What a task wrote that was retried
     lies beside the file that the commit names.
     """
-    if isinstance(file, BaseFile) or state.config.table_version >= _FIRST_WITH_OWN_LOGS:
+    if isinstance(file, BaseFile) or state.config.format.has_own_logs:
         times = {file.instant_time}
     else:
         times = {b.headers.get(HeaderKey.INSTANT_TIME, "") for b in blocks if b.kind in _WITH_ROWS}

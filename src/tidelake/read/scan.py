@@ -111,7 +111,7 @@ def block_filter(state: TableState, as_of: AsOf | None) -> BlockFilter:
 
     From version 8 on a log file holds blocks of one instant, so choosing files has settled it.
     """
-    if state.config.table_version >= 8:
+    if state.config.format.has_own_logs:
         return BlockFilter()
     return BlockFilter(
         latest_instant=None if as_of is None else as_of.time,

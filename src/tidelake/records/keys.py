@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tidelake.config import KeyGeneratorType, PartitionFieldType, TableConfig
 from tidelake.errors import SchemaError
+from tidelake.formats.java_hash import java_string_hash
 from tidelake.formats.partition_path import parse_path
 from tidelake.records.schema import field_column
 from tidelake.records.text import key_text
@@ -113,15 +114,6 @@ def split_record_key_0x(key: str, fields: Sequence[str]) -> list[str | None]:
 
 def _part(value: str) -> str | None:
     return None if value == _NULL_PART else "" if value == _EMPTY_PART else value
-
-
-def java_string_hash(text: str) -> int:
-    """Return Java's `String.hashCode`, a signed 32-bit value over UTF-16 units."""
-    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
-    value = 0
-    for unit in units:
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value - (1 << 32) if value >> 31 else value
 
 
 def bucket_of(values: Sequence[str | None], buckets: int) -> int:

@@ -131,7 +131,7 @@ def _chosen(config: TableConfig, options: ReadOptions) -> MergeSpec:
 
 def _by_properties(config: TableConfig) -> MergeSpec:
     payload = config.payload_class
-    if config.table_version < 8 and payload is not None:
+    if not config.format.has_merge_modes and payload is not None:
         return _by_payload(config, payload)
     mode = config.record_merge_mode
     if mode is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 
 from tidelake.config import (
     CompactionOptions,
@@ -17,6 +16,8 @@ from tidelake.errors import ConfigError, MissingFileError, UnsupportedTableError
 from tidelake.formats.file_name import parse_log
 from tidelake.formats.plans import CompactionOperation, CompactionPlan
 from tidelake.model import WRITE_ACTIONS, Action, FileGroupId, FileSlice, Instant, TableType
+from tidelake.model.instant_digits import shown_moment
+from tidelake.model.table_format import TableFormat
 from tidelake.services.plan import PlannedFile, Service, ServicePlan
 from tidelake.services.service_context import ServiceContext
 from tidelake.timeline import Timeline, TimelineContents
@@ -31,7 +32,6 @@ from tidelake.view import (
 
 #: From this version of the plan on paths are bare file names.
 _PLAN_VERSION = 2
-_FIRST_BY_COMPLETION = 8
 _MIB = 1 << 20
 
 
@@ -89,10 +89,9 @@ def _last_compaction(timeline: Timeline, *, with_pending: bool) -> str | None:
 
 def _seconds_between(start: str, end: str) -> float:
     try:
-        first, last = (datetime.strptime(t[:14], "%Y%m%d%H%M%S") for t in (start, end))  # noqa: DTZ007 - both are of one zone
+        return (shown_moment(end) - shown_moment(start)).total_seconds()
     except ValueError:
         return 0.0
-    return (last - first).total_seconds()
 
 
 def plan_compaction(
@@ -111,7 +110,7 @@ def plan_compaction(
     pending: its logs would land behind the compaction.
     """
     timeline = view.timeline
-    if table_version < _FIRST_BY_COMPLETION:
+    if not TableFormat(table_version).has_completion_times:
         as_of = None
         if any(_is_write_before(i, requested_time) for i in timeline.pending):
             return None

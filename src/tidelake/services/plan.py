@@ -9,10 +9,10 @@ from typing import TypeAlias
 from typing_extensions import override
 
 from tidelake.model import Word
+from tidelake.model.byte_size import byte_size_text
 
 Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | int | float | bool | None"
 
-_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SHOWN_FILES = 20
 
 
@@ -128,23 +128,14 @@ def _size(files: Sequence[PlannedFile]) -> int:
 
 def _summed(files: Sequence[PlannedFile]) -> str:
     is_known = all(file.size_bytes is not None for file in files)
-    return f"{len(files):,}, {_shown(_size(files))}{'' if is_known else ' at least'}"
+    return f"{len(files):,}, {byte_size_text(_size(files))}{'' if is_known else ' at least'}"
 
 
 def _listed(files: Sequence[PlannedFile]) -> list[str]:
     lines = [
-        f"  {file.path}  {'?' if file.size_bytes is None else _shown(file.size_bytes)}"
+        f"  {file.path}  {'?' if file.size_bytes is None else byte_size_text(file.size_bytes)}"
         for file in files[:_SHOWN_FILES]
     ]
     if len(files) > _SHOWN_FILES:
         lines.append(f"  and {len(files) - _SHOWN_FILES:,} more")
     return lines
-
-
-def _shown(size_bytes: int) -> str:
-    amount = float(size_bytes)
-    for unit in _SIZES:
-        if amount < 1024 or unit == _SIZES[-1]:
-            break
-        amount /= 1024
-    return f"{size_bytes:,} B" if unit == "B" else f"{amount:.1f} {unit}"

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tidelake.model import Instant, LogFile
+from tidelake.model.table_format import TableFormat
 from tidelake.timeline import Timeline, TimelineContents
-
-#: From this table version on a log file is written once, by the instant in its name.
-_WRITTEN_ONCE = 8
 
 
 class CommittedLogs:
@@ -27,7 +25,7 @@ class CommittedLogs:
         contents: TimelineContents,
         is_listed_by_metadata: bool,
     ) -> None:
-        self._once = table_version >= _WRITTEN_ONCE
+        self._once = TableFormat(table_version).has_own_logs
         self._timeline = timeline
         self._contents = contents
         # The metadata table takes sizes from commits, while a storage shows what is there.

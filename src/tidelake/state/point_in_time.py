@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone, tzinfo
+from datetime import datetime, timedelta, timezone, tzinfo
 
 from tidelake.errors import ConfigError
+from tidelake.model.instant_digits import instant_digits
 
-_INSTANT = "%Y%m%d%H%M%S"
 #: How many digits a count since the epoch has had since 2001, and its units in a second.
 _EPOCH_UNITS = {10: 1, 13: 10**3, 16: 10**6, 19: 10**9}
 _SECONDS = re.compile(r"\d{14}")
@@ -16,11 +16,6 @@ _DATE_TIME = re.compile(
     r"(\d{4}-\d{2}-\d{2})"
     r"(?:[ T](\d{2}:\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?)?(Z|[+-]\d{2}:?\d{2})?"
 )
-
-
-def instant_text(moment: datetime) -> str:
-    """Return the 17 digits of a moment as its own clock shows them."""
-    return f"{moment.strftime(_INSTANT)}{moment.microsecond // 1000:03d}"
 
 
 def to_instant(time: str | int | datetime, zone: tzinfo | None = timezone.utc) -> str:
@@ -33,7 +28,7 @@ def to_instant(time: str | int | datetime, zone: tzinfo | None = timezone.utc) -
     """
     if isinstance(time, datetime):
         try:
-            return instant_text(time.astimezone(zone) if time.tzinfo else time)
+            return instant_digits(time.astimezone(zone) if time.tzinfo else time)
         except OverflowError:
             raise _unreadable(str(time)) from None
     text = str(time).strip()
@@ -55,12 +50,13 @@ def to_instant(time: str | int | datetime, zone: tzinfo | None = timezone.utc) -
             moment = moment.replace(tzinfo=shift).astimezone(zone)
     except (ValueError, OverflowError):
         raise _unreadable(text) from None
-    return instant_text(moment)
+    return instant_digits(moment)
 
 
 def _since_epoch(count: int, units: int, zone: tzinfo | None) -> str:
-    moment = datetime.fromtimestamp(count // units, timezone.utc).astimezone(zone)
-    return f"{moment.strftime(_INSTANT)}{count % units * 1000 // units:03d}"
+    moment = datetime.fromtimestamp(count // units, timezone.utc)
+    moment += timedelta(milliseconds=count % units * 1000 // units)
+    return instant_digits(moment.astimezone(zone))
 
 
 def _unreadable(text: str) -> ConfigError:

@@ -91,7 +91,7 @@ class TableState:
     @property
     def by_completion_time(self) -> bool:
         """Return whether windows and points in time mean completion times, as from version 8 on."""
-        return self.config.table_version >= 8
+        return self.config.format.has_completion_times
 
     @property
     def zone(self) -> tzinfo | None:

@@ -51,7 +51,7 @@ def late_files(
         earlier = {time for time in suspects if time < rollback.requested_time}
         if earlier and (rollback.is_completed or _is_at_work(rollback)):
             comes_late = _lateness(rollback, config, modified_ms)
-            for time in earlier & _targets(storage, config, rollback):
+            for time in earlier & _undone_times(storage, config, rollback):
                 found.update(name for name, alone in suspects[time] if comes_late(name, alone))
     return frozenset(found)
 
@@ -106,7 +106,7 @@ def _is_of_earlier_attempt(name: InstantName, started: str, config: TableConfig)
     return config.layout_version != LAYOUT_1 and completed is not None and completed < started
 
 
-def _targets(storage: Storage, config: TableConfig, rollback: Instant) -> set[str]:
+def _undone_times(storage: Storage, config: TableConfig, rollback: Instant) -> set[str]:
     """Return the times that a rollback takes back; a damaged one, or one that is gone, tells none.
 
     Whoever needs to know what a rollback says reads it again, and is told what is wrong.

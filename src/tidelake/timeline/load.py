@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 
 from tidelake.config import TableConfig
@@ -12,6 +12,7 @@ from tidelake.errors import CorruptFileError, Malformed, UnsupportedTableError, 
 from tidelake.formats.file_name import is_data_file
 from tidelake.formats.instant_name import LAYOUT_1, LAYOUT_2, InstantName
 from tidelake.model import Action, Instant, State
+from tidelake.model.instant_digits import instant_digits
 from tidelake.storage import FileInfo, Folder, Storage
 from tidelake.timeline.late_commits import late_files
 from tidelake.timeline.timeline import Timeline, requested_order
@@ -62,12 +63,13 @@ def completion_time_from(modified_ms: int, config: TableConfig) -> str:
     process, as in Hudi. Raise `Malformed` for a time that no calendar has.
     """
     try:
-        moment = datetime.fromtimestamp(modified_ms / 1000, timezone.utc)
+        moment = datetime.fromtimestamp(modified_ms // 1000, timezone.utc)
+        moment += timedelta(milliseconds=modified_ms % 1000)
         if not config.timeline_timezone_utc:
             moment = moment.astimezone()
     except (ValueError, OverflowError, OSError) as cause:
         raise Malformed(f"it was modified {modified_ms} ms after 1970, which is no time") from cause
-    return f"{moment:%Y%m%d%H%M%S}{modified_ms % 1000:03d}"
+    return instant_digits(moment)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,6 @@ from tidelake.formats.instant_name import LAYOUT_1, InstantName
 from tidelake.model import Action, State
 from tidelake.storage import Storage
 
-#: Table version from which commit metadata is Avro.
-_FIRST_AVRO_VERSION = 8
-
 
 class Publisher:
     """The timeline folder of one table, for whoever changes it; nothing is ever overwritten."""
@@ -64,7 +61,7 @@ class Publisher:
 
     def encode(self, metadata: CommitMetadata, *, is_replace: bool = False) -> bytes:
         """Return commit metadata as tables of this version keep it."""
-        if self._config.table_version >= _FIRST_AVRO_VERSION:
+        if self._config.format.has_avro_commits:
             return commit_metadata.encode_avro(metadata, is_replace=is_replace)
         return commit_metadata.encode_json(metadata, is_replace=is_replace)
 

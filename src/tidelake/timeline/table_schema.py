@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelake.model import Instant
+from tidelake.model.table_format import TableFormat
 from tidelake.timeline.contents import TimelineContents
 from tidelake.timeline.timeline import Timeline
 
 #: Operations that move rows about; they may carry an older schema than the table has.
 _SERVICES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER", "INDEX"})
-#: Table version from which the newest schema is that of the latest completion.
-FIRST_BY_COMPLETION = 8
 
 
 def writes_in_order(table_version: int, timeline: Timeline) -> tuple[Instant, ...]:
     """Return completed writes by the time that this table version goes by, newest last."""
     writes = timeline.writes()
-    if table_version < FIRST_BY_COMPLETION:
+    if not TableFormat(table_version).has_completion_times:
         return writes
     return tuple(sorted(writes, key=lambda i: i.completion_time or ""))
 

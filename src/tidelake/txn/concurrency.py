@@ -10,7 +10,6 @@ from tidelake.config import ConcurrencyMode, ConflictStrategy, TableConfig
 from tidelake.env import Env
 from tidelake.errors import (
     InstantLostError,
-    MissingFileError,
     TidelakeError,
     WriteConflictError,
 )
@@ -37,6 +36,7 @@ from tidelake.txn.conflicts.judge import (
     judge_added_logs,
     overlap,
 )
+from tidelake.txn.conflicts.undone_writes import rollback_target
 from tidelake.txn.locks import TableLock
 from tidelake.txn.protocol.instant_times import InstantTimes
 
@@ -166,7 +166,10 @@ class Reviewer:
 
     def _refuse_targeted(self, instant_time: str, instants: Iterable[Instant]) -> None:
         for rollback in instants:
-            if rollback.action is Action.ROLLBACK and self._targets(rollback, instant_time):
+            if (
+                rollback.action is Action.ROLLBACK
+                and rollback_target(rollback, self.contents) == instant_time
+            ):
                 raise lost(
                     instant_time, f"rollback {rollback.requested_time} has begun to take it back"
                 )
@@ -245,7 +248,7 @@ class Reviewer:
         commit to file groups that have been retired since.
         """
         rollbacks = (i for i in self.timeline.pending if i.action is Action.ROLLBACK)
-        if not any(self._targets(i, dead.requested_time) for i in rollbacks):
+        if not any(rollback_target(i, self.contents) == dead.requested_time for i in rollbacks):
             self.roll_back_dead(dead)
 
     def _footprint(self, instant: Instant) -> Footprint | None:
@@ -296,13 +299,6 @@ class Reviewer:
             allows_update=self.concurrency.allows_update,
         )
         return [*plans, *(i for i in self.writers_beneath(ours) if i not in plans)]
-
-    def _targets(self, rollback: Instant, instant_time: str) -> bool:
-        try:
-            target = self.contents.rollback_plan(rollback).instant_to_rollback
-        except MissingFileError:
-            return False
-        return target is not None and target.commit_time == instant_time
 
     def _conflict(
         self,

@@ -106,8 +106,11 @@ class MetadataKeeper(Protocol):
     def bounded_columns(self, config: TableConfig) -> Sequence[str]:
         """Return the columns whose bounds `record` is to be told, once `prepare` has run."""
 
-    def index_target(self, config: TableConfig, instant_time: str) -> IndexTarget | None:
-        """Return where tasks of a write say where keys are, None when nobody wants to know."""
+    def begin_index_logs(self, config: TableConfig, instant_time: str) -> IndexTarget | None:
+        """Let the tasks of a write tell the record index where keys are, and return where they do.
+
+        Whoever rolls the write back finds what they wrote. Return None where no index is kept.
+        """
 
     def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
         """Write down what the instant did to files; it completes after this call and not before."""
@@ -159,7 +162,7 @@ class NoMetadataTable:
         """Return none."""
         return ()
 
-    def index_target(
+    def begin_index_logs(
         self,
         config: TableConfig,  # noqa: ARG002 - there is no index
         instant_time: str,  # noqa: ARG002

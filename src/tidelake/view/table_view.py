@@ -9,6 +9,7 @@ from functools import cached_property
 from tidelake.config import TimeBasis
 from tidelake.formats.file_name import parse_log
 from tidelake.model import Action, FileGroupId, FileSlice, Instant
+from tidelake.model.table_format import TableFormat
 from tidelake.timeline import ArchivedTimes, Timeline, TimelineContents
 from tidelake.timeline.table_schema import writes_in_order
 from tidelake.view.listing import Listing
@@ -161,7 +162,7 @@ class TableView:
         self.timeline = timeline
         self.times = CommitTimes(timeline, history_times, lambda: contents.rolled_back_by(timeline))
         self._table_version = table_version
-        self.by_completion_time = table_version >= 8
+        self.by_completion_time = TableFormat(table_version).has_completion_times
         """Whether slices go by completion time; before version 8 names say them."""
         self.contents = contents
         self._listing = listing

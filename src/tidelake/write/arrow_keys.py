@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tidelake.config import NullPartitionPolicy, PartitionFieldType
 from tidelake.errors import ConfigError, SchemaError
 from tidelake.formats.partition_path import format_path, unreadable
-from tidelake.records.java_hash import buckets
+from tidelake.records.java_hashes import buckets
 from tidelake.records.keys import bucket_of, split_record_key
 from tidelake.records.schema import field_column
 from tidelake.records.text import key_text

@@ -55,7 +55,7 @@ def live_groups(
         if latest is None or not (latest.base_file or latest.log_files):
             continue
         pending = view.pending_compactions(group.id)
-        if config.table_version >= 8:
+        if config.format.has_own_logs:
             found.append(
                 LiveGroup(
                     slice=latest,

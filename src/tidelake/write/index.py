@@ -18,8 +18,6 @@ BUCKET_COUNT_PROPERTY = "tidelake.bucket.count"
 #: Where a commit says that its keys were looked up in something else than the rows of the table.
 LOOKED_UP_BY = "tidelake.index.type"
 FIXED_ID_END = f"{FIXED_ID_MARK}0"
-#: First table version that takes writers that never give way.
-FIRST_NON_BLOCKING = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +117,7 @@ def has_fixed_ids(config: TableConfig) -> bool:
     The table decides, and not the mode of a writer: where some may never look at what others did,
     all of them have to meet in one file group of a new bucket.
     """
-    return (
-        config.table_type is TableType.MERGE_ON_READ and config.table_version >= FIRST_NON_BLOCKING
-    )
+    return config.table_type is TableType.MERGE_ON_READ and config.format.takes_non_blocking
 
 
 def looks_bucketed(config: TableConfig, options: WriteOptions, file_ids: Collection[str]) -> bool:

@@ -145,7 +145,7 @@ def may_be_named(config: TableConfig) -> bool:
     return (
         config.key_generator is KeyGeneratorType.COMPLEX
         and len(config.record_key_fields) == 1
-        and config.table_version < 9
+        and not config.format.spells_keys_alike
     )
 
 

@@ -11,8 +11,6 @@ from tidelake.records import Fill, MergeSpec
 from tidelake.records.schema import top_level
 from tidelake.write.index import Index
 
-_FIRST_WITH_PARTIAL_BLOCKS = 8
-
 
 def takes_partial_rows(config: TableConfig, merge: MergeSpec) -> bool:
     """Return whether rows without all columns can be written to the table.
@@ -25,7 +23,7 @@ def takes_partial_rows(config: TableConfig, merge: MergeSpec) -> bool:
     if config.table_type is TableType.COPY_ON_WRITE:
         return True
     return (
-        config.table_version >= _FIRST_WITH_PARTIAL_BLOCKS
+        config.format.has_partial_blocks
         and config.record_merge_mode in (MergeMode.EVENT_TIME, MergeMode.COMMIT_TIME)
         and merge.fill is Fill.NONE
     )

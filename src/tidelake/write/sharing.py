@@ -13,7 +13,7 @@ from tidelake.config.keys import concurrency_keys
 from tidelake.errors import ConfigError, UnsupportedTableError
 from tidelake.model import TableType
 from tidelake.txn.conflicts.judge import slot_name as slot_name
-from tidelake.write.index import FIRST_NON_BLOCKING, Index, has_fixed_ids
+from tidelake.write.index import Index, has_fixed_ids
 
 _EXCLUSIVE = frozenset(
     {
@@ -44,7 +44,7 @@ def refuse_unshareable(config: TableConfig, options: WriteOptions) -> None:
         )
     if (
         options.concurrency.strategy is ConflictStrategy.END
-        and config.table_version < FIRST_NON_BLOCKING
+        and not config.format.takes_non_blocking
         and not options.concurrency.allows_mtime
     ):
         raise ConfigError(
@@ -58,7 +58,7 @@ def refuse_unshareable(config: TableConfig, options: WriteOptions) -> None:
         return
     if config.table_type is not TableType.MERGE_ON_READ:
         raise _not_non_blocking(f"the table is {config.table_type}", "a merge-on-read table")
-    if config.table_version < FIRST_NON_BLOCKING:
+    if not config.format.takes_non_blocking:
         raise _not_non_blocking(
             f"the table has version {config.table_version}", "table version 8 or later"
         )

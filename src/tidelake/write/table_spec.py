@@ -17,6 +17,7 @@ from tidelake.config.keys.key import Key
 from tidelake.config.table_config import key_generator_of
 from tidelake.errors import ConfigError, SchemaError
 from tidelake.model import MergeMode, TableType
+from tidelake.model.table_format import TableFormat
 from tidelake.records import Fill
 from tidelake.txn import TableSpec
 from tidelake.write.index import BUCKET_COUNT_PROPERTY
@@ -29,7 +30,6 @@ V = TypeVar("V")
 
 _OUTPUT_FORMAT = "output.dateformat"
 _NEWEST_VERSION = 9
-_FIRST_WITH_PARTIAL_BLOCKS = 8
 #: Options that are kept in the table's properties as they stand.
 _KEPT_PREFIXES = (
     keys.MERGE_PROPERTY_PREFIX,
@@ -217,7 +217,7 @@ def _with_groups(spec: TableSpec, options: WriteOptions, columns: Collection[str
         contradiction = "an ordering of whole records"
     elif spec.payload_class is not None or keys.PARTIAL_UPDATE_MODE.name in spec.properties:
         contradiction = "a payload class or partial update mode"
-    elif spec.table_version < _FIRST_WITH_PARTIAL_BLOCKS:
+    elif not TableFormat(spec.table_version).has_partial_blocks:
         contradiction = f"table version {spec.table_version}"
     elif not spec.populate_meta_fields:
         contradiction = "rows without meta columns"

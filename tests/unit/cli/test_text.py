@@ -8,14 +8,6 @@ from tidelake.cli import text
 
 
 @pytest.mark.parametrize(
-    ("size_bytes", "shown"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")],
-)
-def test_sizes_have_units(size_bytes: int, shown: str) -> None:
-    assert text.size(size_bytes) == shown
-
-
-@pytest.mark.parametrize(
     ("milliseconds", "shown"),
     [(7, "7 ms"), (1500, "1.5 s"), (90_000, "1.5 min"), (36_000_000, "10 h"), (86400000, "1.0 d")],
 )

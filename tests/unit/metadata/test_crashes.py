@@ -71,7 +71,7 @@ class Indexed(Toy):
 
     def index_log(self, txn: Transaction, group: str, token: str) -> WriteStat | None:
         assert self.keeper is not None
-        target = self.keeper.index_target(txn.config, txn.instant_time)
+        target = self.keeper.begin_index_logs(txn.config, txn.instant_time)
         if target is None:
             return None
         version = self.config.table_version

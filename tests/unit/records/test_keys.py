@@ -7,10 +7,10 @@ import pytest
 
 from tidelake.config import TableConfig
 from tidelake.errors import SchemaError
+from tidelake.formats.java_hash import java_string_hash
 from tidelake.records.keys import (
     KeyRule,
     bucket_of,
-    java_string_hash,
     partition_values,
     path_values,
     split_record_key,

@@ -37,7 +37,7 @@ class Watching:
     def bounded_columns(self, config: TableConfig) -> Sequence[str]:
         return [config.name]
 
-    def index_target(self, config: TableConfig, instant_time: str) -> IndexTarget | None:
+    def begin_index_logs(self, config: TableConfig, instant_time: str) -> IndexTarget | None:
         assert config.name < instant_time + config.name
         return None
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.unit.write.tables import options, table
 from tidelake.config import KeyGeneratorType, TableConfig
 from tidelake.errors import SchemaError
-from tidelake.records.java_hash import buckets, string_hashes
-from tidelake.records.keys import bucket_of, java_string_hash
+from tidelake.formats.java_hash import java_string_hash
+from tidelake.records.java_hashes import buckets, string_hashes
+from tidelake.records.keys import bucket_of
 from tidelake.write.arrow_keys import bucket_words, partition_paths, record_keys
 from tidelake.write.key_spec import KeySpec, key_spec
 

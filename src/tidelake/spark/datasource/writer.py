@@ -115,15 +115,12 @@ class TidelakeWriter(DataSourceArrowWriter):
             elif self._operation in REPLACING:
                 touched = sorted({s.partition_path or "" for s in stats if not s.is_index})
                 replaced = session.retire(txn, touched)
-            gone = session.replaced_keys(txn, stats, replaced) if replaced else None
-            if gone is not None:
-                stats += gone.forget_here(token_of_task())
-            session.commit(
+            session.commit_replacing(
                 txn,
                 stats,
                 self._choice.schema.avro,
-                replaced=replaced,
-                forgets_replaced=gone is not None,
+                replaced,
+                lambda gone: gone.forget_here(token_of_task()),
             )
 
     @override

@@ -122,7 +122,7 @@ class Lookup:
             return True
         timeline, contents = self.state.timeline, self.state.contents
         by_time = {i.requested_time: i for i in timeline.writes()}
-        if self.state.config.table_version < 8:
+        if not self.state.by_completion_time:
             return True
         completed_at = self.state.view.times(piece.base_file.instant_time) or ""
         for log in piece.log_files:

@@ -25,6 +25,7 @@ from tidelake.files.write_task import GROUP, ColumnSet
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.model import Commit, MergeMode
 from tidelake.operations.compaction_run import inline_compaction
+from tidelake.operations.replaced_keys import ReplacedKeys
 from tidelake.operations.write_session import Choice, WriteSession
 from tidelake.records import Fill
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY, top_level
@@ -64,7 +65,6 @@ from tidelake.spark.write.python_groups import BucketsOfKeys, RingsOfPartitions,
 from tidelake.spark.write.record_lookup import Doubts, RecordLookup
 from tidelake.spark.write.row_count import bad_rows, count_by_spark, count_rows, refuse_bad_rows
 from tidelake.state.table_state import TableSchema, TableState
-from tidelake.txn import Transaction
 from tidelake.txn.protocol.retry import retry_on_conflict
 from tidelake.write.groups import live_groups
 from tidelake.write.index import Index
@@ -354,7 +354,7 @@ class Writer:
         with session.begin(WriteOperation.DELETE_PARTITION, write_id, looked_up=False) as txn:
             replaced = {**{p: [] for p in chosen}, **session.retire(txn, chosen)}
             txn.start(planned_partitions(Workload(), replaced))
-            return self._commit_replacing(txn, (), avro, replaced)
+            return session.commit_replacing(txn, (), avro, replaced, self._forgotten)
 
     def _goes_at_once(self, choice: Choice) -> bool:
         """Return whether rows may go to new file groups without a look at them first."""
@@ -587,31 +587,18 @@ class Writer:
                     spec=session.spec(txn, choice), plan=plan, key_column=rows.key_column
                 )
                 made = self._run(kept, workload, plan, work)
-                return self._commit_replacing(
-                    txn, made.stats, choice.schema.avro, replaced, rings, brought
+                return session.commit_replacing(
+                    txn,
+                    made.stats,
+                    choice.schema.avro,
+                    replaced,
+                    self._forgotten,
+                    rings=rings,
+                    brought=brought,
                 )
 
-    def _commit_replacing(
-        self,
-        txn: Transaction,
-        stats: Sequence[WriteStat],
-        avro: str,
-        replaced: Mapping[str, Sequence[str]],
-        rings: Rings | None = None,
-        brought: str | None = None,
-    ) -> Commit:
-        """Commit a write to which file groups give way."""
-        gone = self._session.replaced_keys(txn, stats, replaced)
-        forgotten = () if gone is None else forget_keys(self._spark, gone)
-        return self._session.commit(
-            txn,
-            (*stats, *forgotten),
-            avro,
-            replaced=replaced,
-            forgets_replaced=gone is not None,
-            rings=rings,
-            brought=brought,
-        )
+    def _forgotten(self, gone: ReplacedKeys) -> Sequence[WriteStat]:
+        return forget_keys(self._spark, gone)
 
     def _run(self, rows: Incoming, workload: Workload, plan: WritePlan, work: WriteWork) -> Written:
         """Run the tasks, and hold what they saw to what was counted."""

@@ -15,6 +15,7 @@ from tidelake.config import ConcurrencyMode, ConflictStrategy
 from tidelake.env import Env
 from tidelake.errors import CorruptFileError, TidelakeError
 from tidelake.model import Action, TableType
+from tidelake.model.table_format import TableFormat
 from tidelake.testing.simulation.actors import Sharing, kind_of
 from tidelake.testing.simulation.actors.sharing import BUCKETS, refuse_real_damage
 from tidelake.testing.simulation.audit import violations
@@ -24,7 +25,6 @@ from tidelake.testing.simulation.toy_rows import create_toy
 from tidelake.txn import failed_writes
 from tidelake.write.index import BUCKET_COUNT_PROPERTY
 
-_FIRST_BY_COMPLETION = 8
 _LACKS_COMMITS = "the metadata table does not know"
 #: Of so many commits the past is read again once the dead are buried.
 _TIMES_AGAIN = 2
@@ -124,7 +124,7 @@ class History:
             **dict(dict(self.options).get(name, ())),
         }
         # By modification times nobody can tell what completed first.
-        by_end = self.seed % 2 and self.table_version >= _FIRST_BY_COMPLETION
+        by_end = self.seed % 2 and TableFormat(self.table_version).has_completion_times
         return Sharing(
             mode=dict(self.modes).get(name, self.mode),
             strategy=ConflictStrategy.END if by_end else ConflictStrategy.SIMPLE,

@@ -9,8 +9,6 @@ from tidelake.model import Commit, Instant
 from tidelake.state.table_state import TableState
 from tidelake.testing.simulation.toy_rows import Changes, Row, Rows, changed
 
-_FIRST_BY_COMPLETION = 8
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
@@ -86,7 +84,7 @@ class Journal:
 
 def completed_writes(state: TableState) -> list[Instant]:
     """Return every write that had completed, archived or not, in the order of their effects."""
-    by_completion = state.config.table_version >= _FIRST_BY_COMPLETION
+    by_completion = state.by_completion_time
 
     def time(instant: Instant) -> str:
         return (by_completion and instant.completion_time) or instant.requested_time

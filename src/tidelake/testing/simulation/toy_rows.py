@@ -28,6 +28,7 @@ from tidelake.formats.log_block import (
 )
 from tidelake.formats.marker_name import MarkerKind, marker_path
 from tidelake.model import TableType
+from tidelake.model.table_format import TableFormat
 from tidelake.read.scan import block_filter, slice_tasks
 from tidelake.state.table_state import TableState
 from tidelake.storage import Storage
@@ -41,7 +42,6 @@ Changes = Mapping[str, "Row | None"]
 Rows = dict[str, Row]
 
 _TYPES = {"key": "string", "part": "string", "ts": "long", "a": "long", "b": "long"}
-_FIRST_OWN_LOGS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def write_toy_file(
     inserts = 0
     if is_log:
         instant = spec.instant_time
-        if spec.table_version < _FIRST_OWN_LOGS:
+        if not TableFormat(spec.table_version).has_own_logs:
             instant = target.slice_instant or instant
         previous = target.slice_instant or instant
         name = format_log(

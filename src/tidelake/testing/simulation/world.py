@@ -6,6 +6,7 @@ import random  # noqa: TID251 - seeded below
 
 from tidelake.config import ConcurrencyMode
 from tidelake.model import TableType
+from tidelake.model.table_format import TableFormat
 from tidelake.testing.simulation.actors import ACTORS
 from tidelake.testing.simulation.history import ALL_FAULTS, History
 from tidelake.testing.simulation.scheduler import Faults
@@ -15,7 +16,6 @@ _WRITERS = tuple(name for name, kind in ACTORS.items() if kind.writes)
 #: Comes to a few worlds besides.
 _BESIDES = "roll back any"
 _OTHERS = tuple(n for n, kind in ACTORS.items() if not kind.writes and n not in ("read", _BESIDES))
-_FIRST_NON_BLOCKING = 8
 _FIRST_INDEXED = 8
 _OTHER_OPTIONS = (
     ("hoodie.metadata.enable", "false"),
@@ -33,7 +33,9 @@ def history_of(seed: int) -> History:
     chance = random.Random(f"world {seed}")
     version = chance.choice([6, 8, 9, 9])
     table_type = chance.choice([TableType.COPY_ON_WRITE, TableType.MERGE_ON_READ])
-    may_be_non_blocking = table_type is TableType.MERGE_ON_READ and version >= _FIRST_NON_BLOCKING
+    may_be_non_blocking = (
+        table_type is TableType.MERGE_ON_READ and TableFormat(version).takes_non_blocking
+    )
     mode = chance.choice([_OPTIMISTIC, _NON_BLOCKING]) if may_be_non_blocking else _OPTIMISTIC
     # Whatever brings rows comes more often than what takes them away.
     writers = ["upsert", *chance.choices([*_WRITERS, "upsert", "merge"], k=chance.randint(1, 2))]

@@ -13,9 +13,8 @@ from typing_extensions import override
 
 from tidelake.formats.file_name import bucket_number
 from tidelake.model import Word
+from tidelake.model.table_format import TableFormat
 
-#: First table version whose log files belong to one writer each, and are sliced by completion time.
-FIRST_OWN_LOGS = 8
 #: Name of the slot that stands for all of a partition.
 _ANY = "*"
 #: How the names of slots begin that are buckets.
@@ -207,7 +206,7 @@ def _judge_against_compaction(
         return Rule.TWO_BASES
     if theirs.requested_time < ours.requested_time:
         return Rule.PLANNED_FIRST
-    return Rule.OWN_LOGS if table_version >= FIRST_OWN_LOGS else Rule.SHARED_LOGS
+    return Rule.OWN_LOGS if TableFormat(table_version).has_own_logs else Rule.SHARED_LOGS
 
 
 def _covered(slots: Iterable[Slot], by: Footprint) -> frozenset[Slot]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from tidelake.config import ConcurrencyMode
 from tidelake.model import WRITE_ACTIONS, Instant
+from tidelake.model.table_format import TableFormat
 from tidelake.timeline import Timeline
-from tidelake.txn.conflicts.judge import FIRST_OWN_LOGS, Footprint, Kind, Rule, Slot, judge, overlap
+from tidelake.txn.conflicts.judge import Footprint, Kind, Rule, Slot, judge, overlap
 
 
 def came_late(then: Timeline, now: Timeline, *, by_completion: bool) -> list[Instant]:
@@ -65,7 +66,7 @@ def unexplained(writes: Sequence[Footprint], *, table_version: int) -> Iterator[
             rule = judge(second, first, table_version=table_version)
             shared = overlap(second, first)
             if rule.refuses and not (
-                table_version >= FIRST_OWN_LOGS and _never_gives_way(first, second, shared)
+                TableFormat(table_version).has_own_logs and _never_gives_way(first, second, shared)
             ):
                 yield Unexplained(first=first, second=second, shared=shared, rule=rule)
 

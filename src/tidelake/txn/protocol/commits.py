@@ -44,7 +44,7 @@ def completed_commit(
     return None
 
 
-def commit_of(instant: Instant, metadata: CommitMetadata, attempts: int = 1) -> Commit:
+def commit_of(instant: Instant, metadata: CommitMetadata) -> Commit:
     """Return what callers are told of a write."""
     stats = metadata.write_stats
     return Commit(
@@ -57,7 +57,6 @@ def commit_of(instant: Instant, metadata: CommitMetadata, attempts: int = 1) -> 
         deletes=sum(stat.num_deletes or 0 for stat in stats),
         files_written=len(paths_of(stats)),
         bytes_written=sum(stat.total_write_bytes or 0 for stat in stats),
-        attempts=attempts,
     )
 
 

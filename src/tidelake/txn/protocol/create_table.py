@@ -13,6 +13,7 @@ from tidelake.env import Env
 from tidelake.errors import ConfigError, NotATableError, TableExistsError
 from tidelake.formats.instant_name import LAYOUT_1, LAYOUT_2, InstantName
 from tidelake.model import MergeMode, TableType
+from tidelake.model.table_format import TableFormat
 from tidelake.storage import Storage
 from tidelake.timeline.table_properties import (
     BACKUP_PATH,
@@ -102,7 +103,7 @@ def table_properties(spec: TableSpec) -> Mapping[str, str]:
         found[keys.INITIAL_VERSION.name] = str(spec.table_version)
         found[keys.TIMELINE_PATH.name] = "timeline"
         found[keys.HISTORY_PATH.name] = "history"
-    if spec.table_version >= 9:
+    if TableFormat(spec.table_version).names_format:
         found[keys.TABLE_FORMAT.name] = "native"
     if spec.record_key_fields:
         found[keys.RECORD_KEY_FIELDS.name] = ",".join(spec.record_key_fields)

@@ -10,6 +10,7 @@ from tidelake.config import TableConfig
 from tidelake.env import Clock
 from tidelake.errors import ClockAheadError, UnsupportedTableError
 from tidelake.formats.instant_name import LAYOUT_1
+from tidelake.model.instant_digits import instant_digits, shown_moment
 from tidelake.timeline import Timeline
 
 _log = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ class InstantTimes:
         moment = datetime.fromtimestamp(epoch_ms // 1000, timezone.utc)
         if not self._config.timeline_timezone_utc:
             moment = moment.astimezone()  # what Hudi calls LOCAL: the zone of the process
-        return f"{moment:%Y%m%d%H%M%S}{epoch_ms % 1000:03d}"
+        return instant_digits(moment + timedelta(milliseconds=epoch_ms % 1000))
 
     def _latest_reading(self, epoch_ms: int) -> str:
         """Return the greatest digits that a right clock may have shown up to this moment.
@@ -125,8 +126,9 @@ class InstantTimes:
         if self._config.timeline_timezone_utc:
             return shown
         moment = datetime.fromtimestamp(epoch_ms // 1000, timezone.utc)
+        moment += timedelta(milliseconds=epoch_ms % 1000)
         before = (moment - timedelta(days=1)).astimezone().tzinfo
-        return max(shown, f"{moment.astimezone(before):%Y%m%d%H%M%S}{epoch_ms % 1000:03d}")
+        return max(shown, instant_digits(moment.astimezone(before)))
 
 
 def _high_water(config: TableConfig, timeline: Timeline) -> str:
@@ -143,20 +145,15 @@ def _padded(time: str) -> str:
 
 
 def _distance_ms(earlier: str, later: str) -> int:
-    return (_moment(later) - _moment(earlier)) // timedelta(milliseconds=1)
-
-
-def _moment(time: str) -> datetime:
-    moment = datetime.strptime(time[:14], "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
-    return moment + timedelta(milliseconds=int(time[14:]))
+    return (shown_moment(later) - shown_moment(earlier)) // timedelta(milliseconds=1)
 
 
 def _successor(time: str) -> str:
     try:
-        later = _moment(time) + timedelta(milliseconds=1)
+        later = shown_moment(time) + timedelta(milliseconds=1)
     except (ValueError, OverflowError) as cause:
         raise UnsupportedTableError(
             f"the timeline has an instant at {time}, which is in the future and is no time",
             next_step="`tidelake timeline TABLE` shows it; writing goes on once it is removed",
         ) from cause
-    return f"{later:%Y%m%d%H%M%S}{later.microsecond // 1000:03d}"
+    return instant_digits(later)

@@ -21,7 +21,6 @@ from tidelake.config import TableConfig
 from tidelake.env import Env
 from tidelake.errors import (
     ConfigError,
-    CorruptFileError,
     PlanCompletedError,
     PlanRemovedError,
     PlanRunningError,
@@ -29,14 +28,13 @@ from tidelake.errors import (
 from tidelake.model import Action, Instant, State
 from tidelake.timeline import Publisher, Timeline, TimelineContents, reload_timeline
 from tidelake.txn.concurrency import Concurrency
+from tidelake.txn.conflicts.undone_writes import rollback_target
 from tidelake.txn.liveness.heartbeat import is_alive, last_beats, live_writers
 from tidelake.txn.metadata_keeper import MetadataKeeper
 from tidelake.txn.protocol.begin import entered
 from tidelake.txn.protocol.fenced_publish import request
 from tidelake.txn.protocol.transaction import Transaction
 from tidelake.txn.rollback.rollback import Rollback
-
-_FIRST_OWN_LOGS = 8
 
 #: Makes the content of a plan for a table with this timeline, requested at this time; None: there
 #: is nothing to do.
@@ -118,7 +116,7 @@ def schedule(
             plan = make_plan(reload_timeline(env.storage, config), requested_time)
             if plan is None:
                 return None
-            if config.table_version < _FIRST_OWN_LOGS:
+            if not config.format.has_own_logs:
                 # Apache Hudi may not keep the metadata table of such a table while a plan waits.
                 waits = Instant(requested_time=requested_time, action=action, state=State.REQUESTED)
                 ahead = Timeline(instants=(*timeline.instants, waits))
@@ -195,19 +193,12 @@ def _finish_rollbacks(
     begun = [
         instant
         for instant in timeline.pending
-        if instant.action is Action.ROLLBACK and _targets(contents, instant, requested_time)
+        if instant.action is Action.ROLLBACK
+        and rollback_target(instant, contents) == requested_time
     ]
     for instant in begun:
         rollback.resume(instant, contents)
     return bool(begun)
-
-
-def _targets(contents: TimelineContents, rollback: Instant, requested_time: str) -> bool:
-    try:
-        target = contents.rollback_plan(rollback).instant_to_rollback
-    except CorruptFileError:
-        return False
-    return target is not None and target.commit_time == requested_time
 
 
 def _refuse_running(env: Env, plan: Instant, concurrency: Concurrency) -> None:

@@ -331,7 +331,7 @@ class Transaction:
             if not self._publisher.is_pending(self.instant_time, self.action, State.INFLIGHT):
                 raise lost(self.instant_time, "somebody rolled it back")
             self._keeper.record(self.instant_time, changes, self._times)
-            completion_time, attempts = self._publish(content)
+            completion_time = self._publish(content)
         if self._concurrency.lock is not None:
             _log.debug(
                 "%s held the lock for %d ms", self.instant_time, self._concurrency.lock.held_ms
@@ -349,7 +349,7 @@ class Transaction:
             # The write counts; its markers are read by nobody, and archival removes them.
             _log.warning("what %s left on its way stays: %s", self.instant_time, cause.problem)
         self._passed_over.carry_out()
-        return commit_of(instant, metadata, attempts)
+        return commit_of(instant, metadata)
 
     def abort(self) -> None:
         """Roll the write back, unless it has landed or might have, or is of the parent process."""
@@ -617,8 +617,8 @@ class Transaction:
         is_replace = self.action.completed_as is Action.REPLACECOMMIT
         return self._publisher.encode(metadata, is_replace=is_replace), metadata
 
-    def _publish(self, content: bytes) -> tuple[str, int]:
-        """Put the completed file; return its completion time and the number of attempts."""
+    def _publish(self, content: bytes) -> str:
+        """Put the completed file and return its completion time."""
         completion_time = self._times.next()
         self._concurrency.ensure()
         # Always under one name, however often: two completed files would be two commits.
@@ -653,7 +653,7 @@ class Transaction:
         self.outcome = Outcome.LANDED
         if self.config.layout_version == LAYOUT_1:
             completion_time = self._modification_time(path) or completion_time
-        return completion_time, attempts
+        return completion_time
 
     def _take_back_if_lost(self, path: str) -> None:
         """Remove the completed file again if others went on without seeing it.

@@ -24,8 +24,6 @@ from tidelake.txn.metadata_keeper import FileChanges
 
 _log = logging.getLogger(__name__)
 
-#: Table version from which a log file has one writer, and goes with it.
-_FIRST_OWN_LOGS = 8
 _META_FOLDER = ".hoodie"
 
 
@@ -71,7 +69,7 @@ def _by_markers(
         found = base or log
         if found is not None and found.instant_time == failed_time:
             yield _delete(storage, failed_time, marker.path)
-        elif found is None or config.table_version >= _FIRST_OWN_LOGS:
+        elif found is None or config.format.has_own_logs:
             # Such a file is not of this write: nothing else may be deleted on a marker's word.
             _log.warning("marker of %s names %s, which is left", failed_time, marker.path)
         elif log is not None:
@@ -111,7 +109,7 @@ def files_by_listing(
         if found.instant_time < failed_time:
             group = (partition, found.file_id)
             newest_base[group] = max(newest_base.get(group, ""), found.instant_time)
-    if config.table_version < _FIRST_OWN_LOGS:
+    if not config.format.has_own_logs:
         # A write appends to the newest slice that it knows; logs of older ones need not be opened.
         recent = (f for f in files if f.instant_time == newest_base.get((f.partition, f.file_id)))
         yield from _take_back([f for f in recent if _holds(storage, f, failed_time)])

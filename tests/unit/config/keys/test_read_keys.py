@@ -18,5 +18,5 @@ def test_defaults_are_among_the_choices() -> None:
 
 
 def test_the_options_page_is_what_the_registry_says() -> None:
-    page = Path(__file__).parents[3] / "docs" / "options.md"
+    page = Path(__file__).parents[4] / "docs" / "options.md"
     assert page.read_text() == options_page(), "run: python -m tidelake.config > docs/options.md"

@@ -152,21 +152,6 @@ def write_files(
     return stats + write_toy_index(env, spec, [*by_target.values(), (None, nowhere)])
 
 
-def commit_replacing(
-    env: Env,
-    session: WriteSession,
-    txn: Transaction,
-    stats: list[WriteStat],
-    avro: str,
-    replaced: Mapping[str, Sequence[str]],
-) -> Commit:
-    """Commit what takes the place of file groups, and take their keys out of the record index."""
-    gone = session.replaced_keys(txn, stats, replaced)
-    if gone is not None:
-        stats = [*stats, *gone.forget_here(new_token(env))]
-    return session.commit(txn, stats, avro, replaced=replaced, forgets_replaced=gone is not None)
-
-
 def _target(env: Env, plan: WritePlan, partition: str, group: str | None) -> GroupTarget | None:
     """Return the file group of a row, as tasks find it."""
     if group is None:
@@ -431,7 +416,13 @@ class Overwrites(Writes):
             self.linger(env)
             stats = write_files(env, session, txn, session.spec(txn, choice), plan, stamped)
             self.linger(env)
-            return commit_replacing(env, session, txn, stats, choice.schema.avro, replaced)
+            return session.commit_replacing(
+                txn,
+                stats,
+                choice.schema.avro,
+                replaced,
+                lambda gone: gone.forget_here(new_token(env)),
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -459,4 +450,6 @@ class DeletesPartitions(Writes):
             self.journal.written[txn.instant_time] = Effect(changes={}, cleared=frozenset(replaced))
             txn.start()
             self.linger(env)
-            return commit_replacing(env, session, txn, [], avro, replaced)
+            return session.commit_replacing(
+                txn, [], avro, replaced, lambda gone: gone.forget_here(new_token(env))
+            )

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelake.records.keys import java_string_hash
+from tidelake.formats.java_hash import java_string_hash
 
 Hashes = npt.NDArray[np.uint32]
 
