@@ -157,7 +157,7 @@ def test_a_syntax_error_says_what_is_wrong(trips: Table, where: str) -> None:
 
 @pytest.mark.parametrize("of", [Table, MergeBuilder, ScheduledService])
 def test_flags_are_given_by_name_and_every_type_that_is_returned_can_be_imported(of: type) -> None:
-    spoken = {"str", "bool", "list", "None", "DataFrame", "T", "StructType"}
+    spoken = {"str", "bool", "int", "list", "None", "DataFrame", "T", "StructType"}
     spoken |= {"Ran_co", "Both_co"}  # of a service: what its property says
     public = [name for name in vars(of) if not name.startswith("_")]
     for name in public:

@@ -45,6 +45,7 @@ from tidelake.operations.staging import delete_leftovers
 from tidelake.operations.table_samples import newest_commits, recent_file_ids, sampled_keys
 from tidelake.operations.write_schemas import RowColumns, WriteSchemas
 from tidelake.records import META_COLUMNS, MergeSpec
+from tidelake.services.done_log import log_commit
 from tidelake.services.inline import after_write
 from tidelake.state.table_state import TableState
 from tidelake.storage.machine import is_of_this_machine
@@ -134,6 +135,7 @@ class WriteSession:
         self._compact = compact
         self._compact_groups = compact_groups
         self._fill_index = fill_index
+        self._began_ms = env.clock.now_ms()
         self.env = env
         self.state = state
         self.options = options
@@ -566,6 +568,7 @@ class WriteSession:
             if self.options.concurrency.checks_schema
             else None,
         )
+        log_commit(self.env, self._began_ms, commit)
         for partition in new_rings:
             confirm_ring(storage, partition, txn.instant_time)
         if self._compact is not None:

@@ -21,6 +21,7 @@ from tidelake.formats.marker_name import MARKER_FOLDER, marker_folder
 from tidelake.model import Instant, State
 from tidelake.services.archive_plan import plan_archive
 from tidelake.services.service_context import ServiceContext
+from tidelake.services.done_log import log_done
 from tidelake.timeline.archive import LogArchive, LsmArchive
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.conflicts.undone_writes import savepoint_files
@@ -38,6 +39,7 @@ def archive(
 ) -> Archived | None:
     """Archive what is due, or return None when nothing is; all of it under the table's lock."""
     shared = concurrency or Concurrency()
+    began_ms = env.clock.now_ms()
     with shared.section():
         now = ServiceContext.load(env, concurrency=shared)
         plan = plan_archive(now, options)
@@ -52,6 +54,8 @@ def archive(
         _remove(now, plan.instants)
         shared.ensure()
         history.tidy()
+    last = plan.instants[-1].requested_time
+    log_done(env, began_ms, "archival up to", last, f"{len(plan.instants)} instants")
     return Archived(instants=plan.instants)
 
 

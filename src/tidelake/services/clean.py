@@ -35,6 +35,7 @@ from tidelake.formats.plans import (
 )
 from tidelake.model import Action, Instant, State
 from tidelake.services.clean_plan import CleanPlan, last_clean, plan_clean
+from tidelake.services.done_log import log_done
 from tidelake.services.rollback import roll_back_all_failed
 from tidelake.services.service_context import ServiceContext
 from tidelake.state.table_state import TableState
@@ -212,6 +213,8 @@ def _carried_out(now: ServiceContext, requested_time: str, plan: CleanerPlan) ->
         path = publisher.completed_path(requested_time, Action.CLEAN, completion_time)
         what = f"the end of clean {requested_time}"
         complete(storage, now.concurrency, path, plans.encode(metadata), what)
+    facts = f"{metadata.total_files_deleted} files deleted"
+    log_done(now.env, began_ms, "clean", requested_time, facts)
     return Cleaned(
         requested_time=requested_time,
         completion_time=completion_time,

@@ -35,6 +35,7 @@ from tidelake.formats.plans import (
 )
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.services.clean_plan import refuse_doomed
+from tidelake.services.done_log import log_done
 from tidelake.services.plan import ServicePlan, Undoing
 from tidelake.services.rollback import (
     files_of_instants,
@@ -79,6 +80,7 @@ def restore(
     taken out of use.
     """
     shared = concurrency or Concurrency()
+    began_ms = env.clock.now_ms()
     with shared.section():
         now = ServiceContext.load_restoring(env, keeper, shared)
         pending = next((i for i in now.state.timeline.pending if i.action is Action.RESTORE), None)
@@ -98,7 +100,10 @@ def restore(
         shared.ensure()
         now.keeper.prepare(now.state.config, now.state.timeline, now.times)
         requested_time = _request(now, plan) if pending is None else pending.requested_time
-        return _run(now, requested_time, plan)
+        done = _run(now, requested_time, plan)
+    facts = f"{len(done.instants)} instants taken back, {done.files_deleted} files deleted"
+    log_done(env, began_ms, "restore to", savepoint, facts)
+    return done
 
 
 def show_restore(state: TableState, savepoint: str) -> ServicePlan:

@@ -12,6 +12,7 @@ from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata
 from tidelake.formats.file_name import parse_base, parse_log
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.services.clean_plan import files_beside_cleans, names_in, refuse_doomed
+from tidelake.services.done_log import log_done
 from tidelake.services.plan import PlannedFile, ServicePlan, Undoing
 from tidelake.services.service_context import ServiceContext
 from tidelake.state.table_state import TableState
@@ -104,6 +105,20 @@ def roll_back(
     to, or is about to.
     """
     shared = concurrency or Concurrency()
+    began_ms = env.clock.now_ms()
+    done = _rolled_back(env, requested_time, keeper, shared, force=force)
+    log_done(env, began_ms, "rollback of", requested_time, f"{done.files_deleted} files deleted")
+    return done
+
+
+def _rolled_back(
+    env: Env,
+    requested_time: str,
+    keeper: MetadataKeeper | None,
+    shared: Concurrency,
+    *,
+    force: bool,
+) -> RolledBack:
     with shared.section():
         now = ServiceContext.load(env, keeper, shared)
         instant = _refuse_needed(now, requested_time)

@@ -17,6 +17,7 @@ from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.services.clean_plan import files_beside_cleans, last_clean, names_in, refuse_doomed
 from tidelake.services.service_context import ServiceContext
 from tidelake.state.table_state import TableState
+from tidelake.services.done_log import log_done
 from tidelake.timeline import Publisher
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.conflicts.undone_writes import going, savepoint_files
@@ -53,6 +54,7 @@ def savepoint(
     beyond it or are about to.
     """
     shared = concurrency or Concurrency()
+    began_ms = env.clock.now_ms()
     with shared.section():
         now = ServiceContext.load(env, concurrency=shared)
         instant = _write(now.state, requested_time)
@@ -75,7 +77,9 @@ def savepoint(
         done = now.times.next()
         path = publisher.completed_path(time, Action.SAVEPOINT, done)
         complete(env.storage, shared, path, plans.encode(metadata), f"the savepoint of {time}")
-    return Savepoint(requested_time=time, completion_time=done, files=sum(map(len, kept.values())))
+    files = sum(map(len, kept.values()))
+    log_done(env, began_ms, "savepoint", time, f"{files} files kept")
+    return Savepoint(requested_time=time, completion_time=done, files=files)
 
 
 def _kept_files(state: TableState, instant: Instant) -> dict[str, list[str]]:
