@@ -70,10 +70,10 @@ _KEY_GENERATOR = "org.apache.hudi.metadata.HoodieTableMetadataKeyGenerator"
 _PAYLOAD_STRATEGY = "00000000-0000-0000-0000-000000000000"
 _BULK_INSERT = "BULK_INSERT_PREPPED"
 _STATS_GROUPS = 2
-#: File groups of a record index: at least so many, and one for each of these bytes of base files.
+#: File groups of a record index: one for so many bytes of base files, within these bounds.
+_BYTES_PER_INDEX_GROUP = 64 << 20
 _INDEX_GROUPS = 10
 _MOST_INDEX_GROUPS = 10_000
-_BYTES_PER_INDEX_GROUP = 64 << 20
 _DEFINITIONS = ".hoodie/.index_defs/index.json"
 
 

@@ -1,8 +1,8 @@
 """Two writers and one schema (RFC-82): what the table's schema becomes when both changed it.
 
 `start` is the table's schema when a write began, `now` the one it finds when it commits, `writer`
-the one it wrote with. The cases are numbered as in the RFC; `docs/decisions` tells where tidelake
-goes beyond it.
+the one it wrote with. The cases are numbered as in the RFC; `docs/concurrency.md` tells where
+tidelake goes beyond it.
 """
 
 from __future__ import annotations

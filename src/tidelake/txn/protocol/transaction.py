@@ -42,7 +42,9 @@ In the second the write is compared with what others did since the first: see `t
 
 The heartbeat of a plan that one writer carries out alone appears after `inflight`, so that of two
 that begin at once the first goes on. A write that fails puts the seal too, and its heartbeat goes
-once its rollback is on the timeline.
+once its rollback has been carried out, or has failed; the heartbeat of a write that was interrupted
+goes at once, and the next write rolls it back. When the outcome is unknown the heartbeat is not
+renewed any more, and stays until it expires.
 """
 
 from __future__ import annotations
