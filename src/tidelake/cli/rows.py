@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from tidelake.cli import text
 from tidelake.cli.call import Call
 from tidelake.errors import ConfigError
+from tidelake.files.row_json import row_json
 from tidelake.operations.open_table import open_state
 from tidelake.spark.session.local_session import local_session
 from tidelake.spark.workers.worker_errors import worker_errors
@@ -40,8 +41,27 @@ def render(frame: DataFrame, limit: int) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    shown = "null" if value is None else " ".join(str(value).splitlines())
+    shown = " ".join(_text(value).splitlines())
     return shown if len(shown) <= WIDEST_CELL else f"{shown[: WIDEST_CELL - 1]}…"
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bytes | bytearray):
+        return f"0x{value.hex()}"
+    return row_json(_plain(value)) if isinstance(value, Row | list | dict) else str(value)
+
+
+def _plain(value: object) -> object:
+    """Return a nested value as mappings and lists, as `row_json` takes it."""
+    if isinstance(value, Row):
+        return {name: _plain(of) for name, of in value.asDict().items()}
+    if isinstance(value, dict):
+        return {name: _plain(of) for name, of in value.items()}
+    if isinstance(value, list):
+        return [_plain(of) for of in value]
+    return bytes(value) if isinstance(value, bytearray) else value
 
 
 def run(call: Call) -> bool:

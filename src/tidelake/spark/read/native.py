@@ -15,7 +15,7 @@ from tidelake.files import ReadSpec, SliceTask, check_tails, read_footers
 from tidelake.records import COMMIT_TIME
 from tidelake.spark.read.file_discovery import quick_discovery
 from tidelake.spark.types.from_arrow import spark_schema, spark_type
-from tidelake.spark.workers.workers import FILE_NAME, MASK, given_masks
+from tidelake.spark.workers.workers import FILE_NAME, MASK, given_masks, packed_masks
 from tidelake.storage import open_storage, spark_options, spark_path
 
 ROW_INDEX = "__tidelake_row"
@@ -26,6 +26,8 @@ _CHECKED_FILES = 256
 #: Masks of up to this many files and bytes are part of a condition; others take a join.
 _COMPARED_FILES = 32
 _COMPARED_BYTES = 256 << 10
+#: Masks of up to this many bytes are spelled out in the plan.
+_SPELLED_BYTES = 256
 _LONGS = T.ArrayType(T.LongType())
 
 
@@ -172,7 +174,7 @@ class BaseFiles:
         stored = dict(self.layout.casts)
         from_path = dict(self.tasks[0].partition_values)
         if compared:
-            frame = frame.where(_is_unmasked_by(compared))
+            frame = frame.where(_is_unmasked_by(spark, compared))
         if joined is not None or from_path:
             frame = frame.select(
                 "*",
@@ -196,20 +198,32 @@ def _is_unmasked() -> Column:
     return F.col(MASK).isNull() | (bit == 0)
 
 
-def _is_unmasked_by(masks: Mapping[str, bytes]) -> Column:
+def _is_unmasked_by(spark: SparkSession, masks: Mapping[str, bytes]) -> Column:
     """Return the condition that no mask overrules a row, which spares Spark a join."""
-    words = [np.frombuffer(mask, "<i8") for mask in masks.values()]
-    starts = np.cumsum([0, *map(len, words)])[:-1]
+    names, starts, words = _mask_arrays(spark, masks)
     row = F.col("_metadata.row_index")
     # What is not in an array is null here: the place of a file without a mask, and so its bits.
-    name = F.col("_metadata.file_name")
-    at = F.call_function("array_position", _constant(masks), name) - 1
-    start = F.get(_constant(starts).cast(_LONGS), at.cast("int"))
-    word = F.get(
-        _constant(np.concatenate(words)).cast(_LONGS), (start + F.shiftright(row, 6)).cast("int")
-    )
+    at = F.call_function("array_position", names, F.col("_metadata.file_name")) - 1
+    start = F.get(starts, at.cast("int"))
+    word = F.get(words, (start + F.shiftright(row, 6)).cast("int"))
     bit = F.getbit(word, row.bitwiseAND(F.lit(63)).cast("int"))
     return F.coalesce(bit, F.lit(0)) == 0
+
+
+def _mask_arrays(spark: SparkSession, masks: Mapping[str, bytes]) -> tuple[Column, Column, Column]:
+    """Return the names of the files, where the words of each begin, and the words of all.
+
+    More words than a person would look at in `explain` are the value of a subquery, where Spark has
+    such a thing for DataFrames.
+    """
+    size_bytes = sum(map(len, masks.values()))
+    packed = packed_masks(spark, masks) if size_bytes > _SPELLED_BYTES else None
+    if packed is not None:
+        return packed["names"], packed["starts"], packed["words"]
+    words = [np.frombuffer(mask, "<i8") for mask in masks.values()]
+    starts = np.cumsum([0, *map(len, words)])[:-1]
+    constants = (_constant(starts).cast(_LONGS), _constant(np.concatenate(words)).cast(_LONGS))
+    return _constant(masks), *constants
 
 
 def _constant(values: Iterable[object]) -> Column:

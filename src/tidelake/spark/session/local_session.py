@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.resources import files
+from threading import Thread
 
 from pyspark.sql import SparkSession
 
 from tidelake.spark.session.java import ensure_java
+
+#: What a Java says of itself and Spark when it starts; nothing that is done here depends on it.
+_OF_JAVA = re.compile(
+    rb"WARNING: (Using incubator modules|A terminally deprecated method|A restricted method|"
+    rb"sun\.misc\.Unsafe|java\.lang\.(System|foreign)|Please consider reporting|"
+    rb"Use --enable-native|Restricted methods will be blocked|.* has been called by )"
+)
 
 
 def local_session(
@@ -38,6 +48,36 @@ def local_session(
     )
     for name, value in (config or {}).items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    with _without_warnings_of_java():
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+@contextmanager
+def _without_warnings_of_java() -> Iterator[None]:
+    """Let the Java that is started inside write to standard error through this process.
+
+    Its warnings about itself, which come before all output, are left out.
+    """
+    try:
+        shown = os.dup(2)
+    except OSError:  # standard error is closed
+        yield
+        return
+    read_end, write_end = os.pipe()
+    Thread(target=_forward, args=(read_end, shown), daemon=True).start()
+    os.dup2(write_end, 2)
+    os.close(write_end)
+    try:
+        yield
+    finally:
+        os.dup2(shown, 2)
+
+
+def _forward(read_end: int, shown: int) -> None:
+    with os.fdopen(read_end, "rb") as lines:
+        for line in lines:
+            if not _OF_JAVA.match(line):
+                with suppress(OSError):  # whoever read it is gone
+                    os.write(shown, line)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
@@ -189,8 +189,14 @@ def given_rows(spark: SparkSession, streams: Sequence[bytes], schema: T.StructTy
 def given_masks(spark: SparkSession, masks: Mapping[str, bytes]) -> DataFrame:
     """Return masks that the driver holds, as `masks` shows them.
 
-    They travel as text inside the plan: rows given to `createDataFrame` would take a worker.
+    Before Spark 4 they travel as text inside the plan: rows given to `createDataFrame` would take a
+    worker.
     """
+    if _TAKES_ARROW:
+        lists = [np.frombuffer(mask, "<i8") for mask in masks.values()]
+        return spark.createDataFrame(
+            pa.table({FILE_NAME: list(masks), MASK: pa.array(lists, pa.list_(pa.int64()))}), MASKS
+        )
     words = [",".join(map(str, np.frombuffer(mask, "<i8"))) for mask in masks.values()]
     at = F.col("id").cast("int") + 1
     split = F.split(F.element_at(F.lit(words), at), ",")
@@ -198,6 +204,24 @@ def given_masks(spark: SparkSession, masks: Mapping[str, bytes]) -> DataFrame:
         F.element_at(F.lit(list(masks)), at).alias(FILE_NAME),
         split.cast(T.ArrayType(T.LongType())).alias(MASK),
     )
+
+
+def packed_masks(spark: SparkSession, masks: Mapping[str, bytes]) -> Column | None:
+    """Return all masks as one value that a plan does not spell out, None before Spark 4.
+
+    It is a struct of the files' names, where the words of each begin, and the words of all.
+    """
+    if not (_TAKES_ARROW and hasattr(DataFrame, "scalar")):
+        return None
+    lists = [np.frombuffer(mask, "<i8") for mask in masks.values()]
+    row = {
+        "names": pa.array([list(masks)], pa.list_(pa.string())),
+        "starts": pa.array([np.cumsum([0, *map(len, lists)])[:-1]], pa.list_(pa.int64())),
+        "words": pa.array([np.concatenate(lists)], pa.list_(pa.int64())),
+    }
+    schema = "names array<string>, starts array<long>, words array<long>"
+    packed: Column = spark.createDataFrame(pa.table(row), schema).select(F.struct("*")).scalar()
+    return packed
 
 
 def changes(
