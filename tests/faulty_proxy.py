@@ -20,6 +20,9 @@ from tidelake.model import Word
 _RESET = struct.pack("ii", 1, 0)
 
 
+_POLL_S = 0.01
+
+
 class HttpFault(Word):
     """What becomes of a request."""
 
@@ -31,6 +34,14 @@ class HttpFault(Word):
     """The server carries the request out, and the client is told of an error."""
     LATE = "late arrival"
     """The connection is reset, and the request reaches the server when `deliver` is called."""
+    SLOW_DOWN = "503 SlowDown"
+    """The client is told that it asks too often."""
+    CUT = "reset inside the reply"
+    """The connection is reset behind the first half of the reply's body."""
+    ENDED = "end inside the reply"
+    """The connection ends behind the first half of the reply's body."""
+    SHORT = "half a reply"
+    """The first half of the reply's body comes as if it were all."""
     REFUSED = "refused"
     """The client is told that the request is forbidden."""
 
@@ -66,6 +77,8 @@ class FaultyProxy:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Head and body of a reply are two writes, of which the second would wait for the first.
+            disable_nagle_algorithm = True
 
             @override
             def log_message(self, *_: object) -> None:  # the tests' output is not a log
@@ -84,7 +97,7 @@ class FaultyProxy:
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Self:
-        Thread(target=self._server.serve_forever, daemon=True).start()
+        Thread(target=self._server.serve_forever, args=(_POLL_S,), daemon=True).start()
         return self
 
     def __exit__(
@@ -108,6 +121,8 @@ class FaultyProxy:
             return _reset(handler)
         if fault is HttpFault.REFUSED:
             return _say(handler, 403)
+        if fault is HttpFault.SLOW_DOWN:
+            return _say(handler, 503)
         status, headers, body = self._forward(held)
         if fault is HttpFault.LOST_AFTER:
             return _reset(handler)
@@ -119,8 +134,18 @@ class FaultyProxy:
                 handler.send_header(name, value)
         told = {name.lower(): value for name, value in headers}
         length = told.get("content-length") if request.method == "HEAD" else None
+        half = body[: len(body) // 2]
+        if fault is HttpFault.SHORT:
+            body = half
         handler.send_header("content-length", length or str(len(body)))
         handler.end_headers()
+        if fault in (HttpFault.CUT, HttpFault.ENDED):
+            handler.wfile.write(half)
+            handler.wfile.flush()
+            if fault is HttpFault.CUT:
+                return _reset(handler)
+            handler.close_connection = True
+            return None
         handler.wfile.write(body)
         return None
 

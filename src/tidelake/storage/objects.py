@@ -28,7 +28,7 @@ from tidelake.errors import ConfigError, MissingFileError, StorageError
 from tidelake.storage.protocol import FileInfo, Folder, StorageSpec, Tagged
 
 if TYPE_CHECKING:
-    from obstore import Attributes, GetOptions, ObjectMeta, PutMode, PutResult
+    from obstore import Attributes, GetOptions, ListResult, ObjectMeta, PutMode, PutResult
     from obstore.store import ObjectStore
 
 T = TypeVar("T")
@@ -102,15 +102,32 @@ class ObjectStorage:
         """Return up to `length` bytes from `start`, fewer at the end of the object."""
         if length <= 0:
             return b""
-        try:
+
+        def read() -> bytes:
             with self._guard(path):
-                return bytes(obstore.get_range(self._store, path, start=start, length=length))
+                data = bytes(obstore.get_range(self._store, path, start=start, length=length))
+            self._refuse_cut(path, start, data, length)
+            return data
+
+        try:
+            return self._again(read)
         except StorageError:
             # Stores refuse a range that starts at the end, each with words of its own.
             info = self.stat(path)
             if info is not None and start >= info.size_bytes:
                 return b""
             raise
+
+    def _refuse_cut(self, path: str, start: int, data: bytes, length: int) -> None:
+        """Raise when a reply ended before the object does; a proxy may pass on the half of one."""
+        if len(data) >= length:
+            return
+        info = self.stat(path)
+        if info is not None and start + len(data) < info.size_bytes:
+            raise StorageError(
+                f"{self._spec.uri}/{path}",
+                f"the reply to a request for {length} bytes from {start} ended after {len(data)}",
+            )
 
     def open(self, path: str) -> BinaryIO:
         """Return a seekable reader of the object, or raise `MissingFileError`."""
@@ -127,7 +144,9 @@ class ObjectStorage:
         with suppress(StorageError), self._guard(path):
             last: GetOptions = {"range": {"suffix": _BUFFER_BYTES}}
             found = obstore.get(self._store, path, options=last)
-            return found.meta["size"], bytes(found.bytes())
+            size_bytes, data = found.meta["size"], bytes(found.bytes())
+            if len(data) == min(size_bytes, _BUFFER_BYTES):
+                return size_bytes, data
         info = self.stat(path)
         if info is None:
             raise MissingFileError(path)
@@ -143,9 +162,13 @@ class ObjectStorage:
 
     def list(self, folder: str) -> Folder:
         """Return the direct content of `folder`; empty when nothing lies below it."""
-        try:
+
+        def look() -> ListResult[Sequence[ObjectMeta]]:
             with self._guard(folder):
-                found = obstore.list_with_delimiter(self._store, folder or None)
+                return obstore.list_with_delimiter(self._store, folder or None)
+
+        try:
+            found = self._again(look)
         except MissingFileError:
             return Folder()  # not even the bucket exists
         # Consoles create an empty object to stand for a folder; it is listed inside itself.
@@ -155,19 +178,27 @@ class ObjectStorage:
 
     def exists(self, folder: str) -> bool:
         """Return whether anything lies below `folder`."""
-        try:
+
+        def look() -> bool:
             with self._guard(folder):
                 batches = obstore.list(self._store, folder or None, chunk_size=1)
                 return any(len(batch) > 0 for batch in batches)
+
+        try:
+            return self._again(look)
         except MissingFileError:
             return False
 
     def files_below(self, folder: str) -> Sequence[str]:
         """Return the paths, sorted, of all objects below `folder`."""
-        try:
+
+        def look() -> list[str]:
             with self._guard(folder):
                 batches = obstore.list(self._store, folder or None)
-                found = [meta["path"] for batch in batches for meta in batch]
+                return [meta["path"] for batch in batches for meta in batch]
+
+        try:
+            found = self._again(look)
         except MissingFileError:
             return []
         # As in `list`, an object that stands for a folder is none of its files.
@@ -254,7 +285,10 @@ class ObjectStorage:
             return
 
     def _again(self, act: Callable[[], T]) -> T:
-        """Return what a request gives that the client makes once, however the connection ends."""
+        """Return what a request gives that the client makes once, however the connection ends.
+
+        Of a listing it makes each page again, but not one of which the reply is cut off.
+        """
         until_s = time.monotonic() + _DEADLINE_S
         for delay_ms in self._delays_ms:
             try:
