@@ -88,9 +88,10 @@ class _Seen:
             return completion_time_from(self.file.modified_ms, self.config)
 
     @property
-    def progress(self) -> tuple[int, bool]:
-        # A completed file without a completion time in layout 2 is a leftover of an upgrade.
-        return self.name.state.rank, self.name.completion_time is not None
+    def progress(self) -> tuple[int, str]:
+        # A completed file without a completion time in layout 2 is a leftover of an upgrade. Of two
+        # that have one, the earlier belongs to an attempt that was given up, and came late.
+        return self.name.state.rank, self.name.completion_time or ""
 
 
 def _collapse(files: Iterable[FileInfo], config: TableConfig) -> Timeline:

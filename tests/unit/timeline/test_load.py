@@ -16,7 +16,7 @@ from tidelake.timeline import Timeline, load_table_config, load_timeline
 from tidelake.timeline.load import completion_time_from
 
 T1, T2, T3 = "20260301101500001", "20260301101500002", "20260301101500003"
-C1 = "20260301101500009"
+C1, C2 = "20260301101500009", "20260301101500010"
 
 
 def table(files: dict[str, bytes] | list[str], *, version: int) -> MemoryStorage:
@@ -75,6 +75,13 @@ def test_an_instant_is_seen_in_its_furthest_state() -> None:
     )
     assert timeline.has_file(timeline.instants[0], State.REQUESTED)
     assert not timeline.has_file(timeline.instants[2], State.INFLIGHT)
+
+
+def test_of_two_completed_files_the_one_of_the_later_attempt_counts() -> None:
+    """The other was on its way while the instant was carried out again, and came late."""
+    files = [f"{T1}.commit.requested", f"{T1}.inflight", f"{T1}_{C1}.commit", f"{T1}_{C2}.commit"]
+    instant = load(table(files, version=9)).instants[0]
+    assert (instant.completion_time, instant.file_name) == (C2, f"{T1}_{C2}.commit")
 
 
 def test_services_complete_under_another_word_and_stay_known() -> None:

@@ -94,7 +94,7 @@ class DynamoDbLock:
     def release(self) -> None:
         """Delete the item, unless somebody else has it by now."""
         self._forget_parent()
-        version, self._version = self._version, None
+        version = self._version
         if version is None:
             return
         with self._told():
@@ -109,6 +109,7 @@ class DynamoDbLock:
             except ClientError as cause:
                 if _code(cause) != _REFUSED:
                     raise
+        self._version = None
 
     def holder(self) -> Holder | None:
         """Return who holds the lock, or None when it is free."""

@@ -115,6 +115,25 @@ def test_a_lost_reply_is_looked_up(clock: ManualClock, monkeypatch: pytest.Monke
     assert ours.still_held(0)
 
 
+def test_a_release_that_got_lost_is_made_again(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = lock(clock, 1)
+    delete = ours._client.delete_item
+    losses = [ReadTimeoutError(endpoint_url="dynamodb")]
+
+    def lose(**arguments: object) -> None:
+        if losses:
+            raise losses.pop()
+        delete(**arguments)
+
+    monkeypatch.setattr(ours._client, "delete_item", lose)
+    with TableLock(ours, clock).held():
+        pass
+    assert not losses
+    assert lock(clock, 2).try_acquire()
+
+
 def test_waiting_ends_with_who_has_it(clock: ManualClock) -> None:
     first, second = lock(clock, 1), lock(clock, 2)
     assert first.try_acquire()
