@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
+from typing_extensions import Self
 
 from tests.writes.model import Values, as_values, values
 from tidelake.files import read_changes, read_slice
@@ -15,6 +16,9 @@ from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot
+from tidelake.state.table_state import TableState
+from tidelake.storage import Storage
+from tidelake.table import load_state, open_state
 
 
 class Reader(Protocol):
@@ -39,8 +43,18 @@ class OurReader:
 
     name = "tidelake"
 
-    def __init__(self, root: Path | str, storage: Mapping[str, str] | None = None) -> None:
-        self._state = open_state(str(root), storage)
+    def __init__(
+        self, root: Path | str | TableState, storage: Mapping[str, str] | None = None
+    ) -> None:
+        if isinstance(root, TableState):
+            self._state = root
+        else:
+            self._state = open_state(str(root), storage)
+
+    @classmethod
+    def of(cls, storage: Storage, options: Mapping[str, str] | None = None) -> Self:
+        """Return a reader of a storage that only this process may reach."""
+        return cls(load_state(storage, options or {}))
 
     def snapshot(self, as_of: str | None = None) -> list[Values]:
         """Return the rows, now or as of a time."""

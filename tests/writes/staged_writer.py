@@ -61,6 +61,11 @@ class StagedWriter:
 
 def create(root: Path | str, case: Case, storage: Mapping[str, str] | None = None) -> None:
     """Create the table."""
+    create_in(open_storage(str(root), storage), case)
+
+
+def create_in(storage: Storage, case: Case) -> None:
+    """Create the table in a storage."""
     spec = table_spec(
         avro_schema(_STRUCT, "trips"),
         WriteOptions.from_options(case.options),
@@ -71,7 +76,7 @@ def create(root: Path | str, case: Case, storage: Mapping[str, str] | None = Non
         table_type=TableType.MERGE_ON_READ if case.mor else TableType.COPY_ON_WRITE,
         table_version=case.version,
     )
-    create_table(Env(open_storage(str(root), storage)), spec)
+    create_table(Env(storage), spec)
 
 
 def write_through(storage: Storage, case: Case, step: Step) -> None:
