@@ -24,6 +24,9 @@ from tidelake.view import AsOf, refuse_missing_files
 
 Time = str | int | datetime
 
+#: The milliseconds of a time that was stamped in whole seconds.
+_WHOLE_SECOND = "000"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
@@ -67,8 +70,12 @@ def window(state: TableState, start: Time | None, end: Time | None) -> Window:
         writes, by_completion = _settled(state, writes)
     archived, has_earlier = _archived_times(state, after)
 
+    tied = _tied(state, writes, after) if by_completion else frozenset()
+
     def inside(requested: str, completed: str | None) -> bool:
         at = completed if by_completion else requested
+        if requested in tied:
+            return True
         return at is not None and (after is None or at > after) and (until is None or at <= until)
 
     gone = {t: done for t, done in archived.items() if inside(t, done)}
@@ -91,6 +98,18 @@ def window(state: TableState, start: Time | None, end: Time | None) -> Window:
             )
         ),
     )
+
+
+def _tied(state: TableState, writes: Sequence[Instant], after: str | None) -> frozenset[str]:
+    """Return writes of the very second at which a window begins, if there are several.
+
+    Modification times of version 6 are whole seconds on some storages: the window before may have
+    ended between two of them, so that both are given again rather than one of them never.
+    """
+    if state.by_completion_time or after is None or not after.endswith(_WHOLE_SECOND):
+        return frozenset()
+    found = frozenset(i.requested_time for i in writes if i.completion_time == after)
+    return found if len(found) > 1 else frozenset()
 
 
 def _archived_times(state: TableState, after: str | None) -> tuple[Mapping[str, str], bool]:
@@ -174,8 +193,11 @@ def plan_incremental(
 def _end_of(state: TableState, seen: Window) -> AsOf | None:
     if seen.end is None:
         return None
-    basis = TimeBasis.COMPLETION if state.by_completion_time else TimeBasis.REQUESTED
-    return AsOf(time=seen.end, basis=basis)
+    if state.by_completion_time:
+        return AsOf(time=seen.end, basis=TimeBasis.COMPLETION)
+    # Where modification times are whole seconds, a write completes before it is requested.
+    inside = seen.requested_times if seen.by_completion else ()
+    return AsOf(time=max((seen.end, *inside)), basis=TimeBasis.REQUESTED)
 
 
 def _within(
