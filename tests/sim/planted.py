@@ -16,6 +16,8 @@ import pytest
 from tidelake.config import ConcurrencyMode, TimeBasis
 from tidelake.env import Env
 from tidelake.errors import PlanRunningError
+from tidelake.formats.metadata_encoding import encode_column_stats
+from tidelake.metadata import statistics
 from tidelake.metadata.keeper import MetadataTableKeeper
 from tidelake.model import Instant, State, TableType
 from tidelake.operations import compaction_run as compaction
@@ -131,6 +133,8 @@ INDEXED = replace(
     faults=Faults(),
     actors=("upsert 0", "upsert 1", "savepoint 0", "roll back 0", "roll back 1", "restore 0"),
 )
+#: Files and partitions have statistics, by which queries leave them out.
+TOLD = replace(OCC_COW, metadata=True, with_stats=True, buckets=False, fills_small_files=False)
 #: Keys are deleted that others bring.
 DELETING = replace(
     OCC_COW, partitions=2, faults=Faults(), actors=("upsert 0", "delete 0", "delete 1", "read 0")
@@ -393,6 +397,18 @@ def empty_buckets_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Transaction, "found_empty", lambda *_: None)
 
 
+def bounds_of_the_newest_files(patch: pytest.MonkeyPatch) -> None:
+    """Let the bounds of a partition be those of the files that the last write wrote."""
+    real = encode_column_stats
+
+    def tight(*args: Any, **given: Any) -> bytes:
+        return real(*args, **{**given, "is_tight": True})
+
+    patch.setattr(statistics, "encode_column_stats", tight)
+    patch.setattr(statistics, "groups", lambda *_: iter(()))
+    patch.setattr(statistics, "_known_partitions", lambda _: frozenset())
+
+
 PLANTED: dict[str, tuple[World, Plant]] = {
     "no high-water mark": (OCC_MOR, no_high_water_mark),
     "plan before time": (NBCC, plan_before_time),
@@ -424,6 +440,7 @@ PLANTED: dict[str, tuple[World, Plant]] = {
     "the heartbeat goes before the commit": (CLEANED, heartbeat_goes_before_the_commit),
     "undone keys stay in the index": (INDEXED, undone_keys_stay_in_the_index),
     "a delete forgets the empty bucket": (DELETING, empty_buckets_are_forgotten),
+    "bounds are those of the newest files": (TOLD, bounds_of_the_newest_files),
 }
 
 

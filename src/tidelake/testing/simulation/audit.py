@@ -12,9 +12,11 @@ from tidelake.errors import (
     TimeTravelError,
 )
 from tidelake.metadata import MetadataTable
+from tidelake.metadata.names import COLUMN_STATS
 from tidelake.metadata.record_index import open_record_index
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.read.incremental import plan_incremental
+from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.state.table_state import TableState
 from tidelake.storage import FileInfo
@@ -104,6 +106,7 @@ def _wrong_rows(
         yield f"a file of the table is gone, read {how}: {gone.path}"
         return
     yield from _compared(f"the table, read {how},", found, journal.rows(writes), twice)
+    yield from _left_out(env, state, found)
     # What a clean is deleting is gone before the clean has completed.
     is_cleaned = any(i.action is Action.CLEAN for i in state.timeline.pending)
     start = time_of(state, writes[first - 1]) if first else None
@@ -129,6 +132,18 @@ def _wrong_rows(
             if not is_cleaned:
                 yield f"a file of the window ({start}, {end}] is gone, read {how}: {gone.path}"
         start = end
+
+
+def _left_out(env: Env, state: TableState, rows: Rows) -> Iterator[str]:
+    """Yield the rows that a condition on the column with statistics does not find."""
+    if state.statistics is None or COLUMN_STATS not in state.config.metadata_partitions:
+        return
+    for value in sorted({row[1] for row in rows.values() if row[1] is not None}):
+        plan = plan_snapshot(state, Selection(where=f"a = {value}"))
+        found, _ = run_toy(env.storage, plan)
+        lost = [key for key, row in rows.items() if row[1] == value and key not in found]
+        if lost:
+            yield f"a query for a = {value} leaves out the files with {', '.join(lost)}"
 
 
 def _compared(what: str, found: Rows, owed: Rows, twice: Sequence[str]) -> Iterator[str]:
