@@ -67,10 +67,11 @@ _NUMBERS = (ColumnType.INTEGER, ColumnType.FLOAT, ColumnType.DECIMAL)
 
 def predicate_of(text: str, types: Mapping[str, ColumnType]) -> Predicate:
     """Return what the condition allows to conclude about the columns of `types`."""
-    if "\\" in text:
-        return _UNKNOWN  # what a backslash means is a setting of the session
+    if "\\" in text or "${" in text:
+        return _UNKNOWN  # what a backslash means, and what stands for a variable, is the session's
     try:
-        parsed = sqlglot.parse(text, dialect="spark")
+        # In brackets, since a text that begins with a word such as COMMENT would be a command.
+        parsed = sqlglot.parse(f"({text}\n)", dialect="spark")
         if len(parsed) != 1 or not isinstance(parsed[0], exp.Expression):
             return _UNKNOWN
         return _Reader(types).read(parsed[0], negated=False)

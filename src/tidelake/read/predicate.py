@@ -128,6 +128,14 @@ def parse_where(text: str, types: Mapping[str, ColumnType]) -> Predicate:
     return predicate_of(text, types)
 
 
+def hides_names(text: str) -> bool:
+    """Return whether a text of SQL may name columns in other letters than theirs.
+
+    A session puts values in the place of variables, and makes names of texts.
+    """
+    return "${" in text or "identifier" in text.lower()
+
+
 def columns_of(predicate: Predicate) -> frozenset[str]:
     """Return the columns whose statistics can decide `predicate`."""
     if isinstance(predicate, AllOf | AnyOf):

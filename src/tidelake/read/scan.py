@@ -11,6 +11,7 @@ from tidelake.files import BlockFilter, ReadSpec, SliceTask
 from tidelake.formats.table_schema import column_names
 from tidelake.model import FileSlice
 from tidelake.records import META_COLUMNS, KeyRule, MergeSpec, partition_values
+from tidelake.read.predicate import hides_names
 from tidelake.state.table_state import TableSchema, TableState
 from tidelake.view import AsOf
 
@@ -101,6 +102,8 @@ def scan_columns(schema: TableSchema, selection: Selection) -> tuple[str, ...]:
 def _looked_at(where: str | None, known: Iterable[str]) -> Iterable[str]:
     """Return the columns whose names stand in a condition, and more when in doubt."""
     if where is None or not where.isascii() or any(sign in where for sign in "*`"):
+        return known
+    if hides_names(where):
         return known
     folded = where.lower()
     return [name for name in known if name.lower() in folded]

@@ -32,6 +32,7 @@ TYPES = {
     "z": ColumnType.TIMESTAMP_NTZ,
     "My Col": ColumnType.INTEGER,
     "x": ColumnType.OTHER,
+    "comment": ColumnType.STRING,
 }
 
 
@@ -54,6 +55,7 @@ FILE = {
     "z": between(utc("2026-03-10 00:00:00"), utc("2026-03-12 00:00:00")),
     "My Col": between(1, 1),
     "x": ColumnStats(null_count=10, value_count=10),
+    "comment": between("a", "b"),
 }
 
 RULED_OUT = [
@@ -73,7 +75,7 @@ RULED_OUT = [
     "z > TIMESTAMP_LTZ'2026-03-13 00:00:00Z'", "z < TIMESTAMP_NTZ'2026-03-08 00:00:00'",
     "i IN ('21', '22')", "i IN (1e0, 2e0)", "f IN (3, 4e0)", "i = CAST(100 AS TINYINT)",
     "f = CAST(1e3 AS FLOAT)",
-    "x IS NOT NULL",
+    "x IS NOT NULL", "comment = 'c'", "COMMENT > 'c' -- or true", "i = 1 -- OR true",
 ]  # fmt: skip
 
 KEPT = [
@@ -99,6 +101,7 @@ KEPT = [
     "z > TIMESTAMP_LTZ'0001-01-01 00:00:00Z'", "i = CAST(272 AS TINYINT)",
     "i < CAST(3000000000 AS INT)", "i <> CAST(300 AS TINYINT)", "f < CAST(1e39 AS FLOAT)",
     "x = 5 OR true", "nonsense here (", "", "i = 5; i = 6", "SELECT 1", "i = 1 --comment\nOR true",
+    "s = '${word}'", "s LIKE '${word}%'", "i = ${number}", "i = 5) OR (true",
 ]  # fmt: skip
 
 

@@ -41,7 +41,15 @@ def test_a_condition_adds_the_columns_that_it_names(where: str, columns: tuple[s
 
 
 @pytest.mark.parametrize(
-    "where", [None, "hash(*) = 7", "`fare` > 3", "city = 'T\N{LATIN SMALL LETTER O WITH STROKE}s'"]
+    "where",
+    [
+        None,
+        "hash(*) = 7",
+        "`fare` > 3",
+        "city = 'T\N{LATIN SMALL LETTER O WITH STROKE}s'",
+        "${column} > 3",
+        "Identifier('fa' || 're') > 3",
+    ],
 )
 def test_all_columns_are_read_for_a_condition_whose_names_are_not_plain(where: str | None) -> None:
     assert read_for(where) == ALL

@@ -6,13 +6,16 @@ Texts are parsed and never searched: words inside of a literal or a comment are 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined] # where all releases have them
+
+from tidelake.read.predicate import hides_names
 
 _COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
@@ -22,20 +25,34 @@ class Qualifiers:
     """Which word before a dot means a row of the table, and which may mean anything.
 
     `doubtful` are names of columns, which may be structs, and words by which the source as well as
-    the table could be meant.
+    the table could be meant. `by_case` are columns, in small letters, of which one side has several
+    that differ in case alone: whether a session tells them apart is not known here.
     """
 
     table: str
     doubtful: frozenset[str]
+    by_case: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, table: str, doubtful: Collection[str]) -> Qualifiers:
-        """Take words in any case."""
-        return cls(table=table.lower(), doubtful=frozenset(name.lower() for name in doubtful))
+    def of(
+        cls, table: str, doubtful: Collection[str], sides: Iterable[Collection[str]] = ()
+    ) -> Qualifiers:
+        """Take words in any case, and the columns of both `sides`."""
+        folded = [Counter(name.lower() for name in columns) for columns in sides]
+        return cls(
+            table=table.lower(),
+            doubtful=frozenset(name.lower() for name in doubtful),
+            by_case=frozenset(n for names in folded for n, count in names.items() if count > 1),
+        )
 
     def is_table(self, qualifier: str) -> bool:
         """Return whether columns behind a qualifier are those of the table."""
         return qualifier == self.table and qualifier not in self.doubtful
+
+    def is_same_column(self, one: str, other: str) -> bool:
+        """Return whether two names mean columns of one name, in any session."""
+        folded = one.lower()
+        return one == other or (folded == other.lower() and folded not in self.by_case)
 
     def is_source(self, qualifier: str) -> bool:
         """Return whether columns behind a qualifier are those of the source."""
@@ -49,7 +66,7 @@ def equal_columns(condition: str, qualifiers: Qualifiers) -> list[str] | None:
         if part is None or not isinstance(part, exp.EQ) or not _has_only_sides(part):
             return None
         left, right = _qualified(part.this), _qualified(part.expression)
-        if left is None or right is None or left[1].lower() != right[1].lower():
+        if left is None or right is None or not qualifiers.is_same_column(left[1], right[1]):
             return None
         if qualifiers.is_table(right[0]):
             left, right = right, left
@@ -65,7 +82,8 @@ def source_column(text: str, qualifiers: Qualifiers) -> str | None:
     found = _qualified(parts[0]) if len(parts) == 1 else None
     if found is None or not qualifiers.is_source(found[0]):
         return None
-    return found[1].lower()
+    name = found[1].lower()
+    return None if name in qualifiers.by_case else name
 
 
 def table_condition(condition: str, qualifiers: Qualifiers) -> str | None:
@@ -93,6 +111,8 @@ def table_condition(condition: str, qualifiers: Qualifiers) -> str | None:
 
 def mentions_qualifier(text: str, qualifier: str) -> bool:
     """Return whether the text may name columns behind a qualifier."""
+    if hides_names(text):
+        return True
     tokens = _tokens(text)
     if tokens is None:
         return may_mention(text, qualifier)
@@ -111,7 +131,9 @@ def may_mention(text: str, qualifier: str) -> bool:
 
 
 def names_all_columns(text: str) -> bool:
-    """Return whether the text may stand for columns that it does not name, as `target.*` does."""
+    """Return whether the text may mean columns that it does not name, as `target.*` does."""
+    if hides_names(text):
+        return True
     tokens = _tokens(text)
     if tokens is None:
         return "*" in text
@@ -155,8 +177,8 @@ def _tokens(text: str) -> list[Token] | None:
 
 def _conjuncts(condition: str) -> Iterator[exp.Expression | None]:
     """Return the parts that all have to hold; one None when the text is not understood."""
-    if "\\" in condition:
-        yield None  # what a backslash means is a setting of the session
+    if "\\" in condition or "${" in condition:
+        yield None  # what a backslash means, and what stands for a variable, is the session's
         return
     try:
         parsed = sqlglot.parse(condition, dialect="spark")

@@ -142,7 +142,7 @@ def _qualifiers(
     word = table_word(expressions)
     # The source may have an alias that is the other word.
     other = [each for each in TABLE_WORDS if each != word]
-    return Qualifiers.of(word, (*other, *shape.columns, *source))
+    return Qualifiers.of(word, (*other, *shape.columns, *source), (shape.columns, source))
 
 
 def added_columns(request: MergeRequest, source: T.StructType, table: Sequence[str]) -> list[str]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-_QUOTED_NAMES = ("spark.sql.ansi.enabled", "spark.sql.ansi.doubleQuotedIdentifiers")
+_ANSI = "spark.sql.ansi.enabled"
+_QUOTED_NAMES = "spark.sql.ansi.doubleQuotedIdentifiers"
+#: Dates and times are compared with text as text, in which T is above every hour.
+_AS_TEXT = "spark.sql.legacy.typeCoercion.datetimeToString.enabled"
 
 
 def is_read_alike(spark: SparkSession, text: str) -> bool:
@@ -13,9 +16,17 @@ def is_read_alike(spark: SparkSession, text: str) -> bool:
 
     What stands in double quotes is text for the parser, and the name of a column in some sessions.
     """
-    if '"' not in text:
-        return True
-    return not all(spark.conf.get(name, "false") == "true" for name in _QUOTED_NAMES)
+    if _is_on(spark, _AS_TEXT):
+        return False
+    return '"' not in text or not (_is_on(spark, _ANSI) and _is_on(spark, _QUOTED_NAMES))
+
+
+def _is_on(spark: SparkSession, name: str) -> bool:
+    """Return a setting, or the default of this release of Spark; off where it has no such one."""
+    made = spark.conf.get(name, None)
+    if made is None and name == _ANSI:
+        made = spark.conf.get(name)
+    return made is not None and made.strip().lower() == "true"
 
 
 def spark_reason(cause: PySparkException) -> str:

@@ -128,6 +128,7 @@ def test_a_source_without_all_columns_is_refused_unless_the_schema_may_differ() 
         ("target.id = source.id or target.city = source.city", (), False),
         ("target.id = target.id", (), False),
         ("target.id = source.city", (), False),
+        ("target.id = source.id and '${more}' = 'x'", (), False),
     ],
 )
 def test_what_a_match_says_of_the_key(on: Any, names: tuple[str, ...], covers: bool) -> None:
@@ -161,6 +162,19 @@ def test_columns_that_may_be_null_match_nothing_then() -> None:
     assert plan_on(["id", "city"], SOURCE, SHAPE).may_be_null == ("city",)
     several = replace(SHAPE, key=("id", "note"), fixed=frozenset({"id", "note", "city"}))
     assert plan_on(["id", "note"], SOURCE, several).may_be_null == ("id", "note")
+
+
+def test_columns_that_differ_in_case_alone_are_told_apart() -> None:
+    """A session may tell them apart, and the plan does not know."""
+    shape = replace(SHAPE, columns=(*SHAPE.columns, "ID"))
+    assert plan_on("target.id = source.ID", (*SOURCE, "ID"), SHAPE).names == ()
+    assert plan_on("target.ID = source.id", SOURCE, shape).names == ()
+    assert plan_on("target.ID = source.ID", (*SOURCE, "ID"), shape).names == ("ID",)
+    assert plan_on("target.ID = source.Id", SOURCE, SHAPE).names == ("id",)
+    values = {"id": "source.ID", "city": "source.city", "ts": "1"}
+    for source, made in ((SOURCE, set[str]()), ((*SOURCE, "ID"), {"id"})):
+        plan = plan_merge(request(insert(values)), source, SHAPE)
+        assert plan.clauses[0].made == made
 
 
 @pytest.mark.parametrize(
@@ -224,7 +238,8 @@ def test_columns_are_equal_only_where_table_and_source_meet() -> None:
 
 def test_an_expression_over_all_columns_reads_them_all() -> None:
     on = plan_on(None, SOURCE, SHAPE)
-    for text, is_all in [("to_json(struct(target.*))", True), ("fare * 2", False)]:
+    texts = ["to_json(struct(target.*))", "target.${column}", "IDENTIFIER('fa' || 're')"]
+    for text, is_all in [*((text, True) for text in texts), ("fare * 2", False)]:
         asked = request(update({"note": text}))
         found = read_columns(asked, plan_merge(asked, SOURCE, SHAPE), on, SHAPE)
         assert (found is None) is is_all
@@ -253,6 +268,8 @@ def test_only_columns_that_somebody_names_are_read() -> None:
         ("a = 's.x'", False),
         ("'s.x'", False),
         ("a.s.x", False),
+        ("${alias}.x = 1", True),
+        ("identifier('s' || '.x') = 1", True),
     ],
 )
 def test_a_qualifier_is_found_in_texts(text: str, found: bool) -> None:
