@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelake.config import DuplicatePolicy, WriteOperation
 from tidelake.env import Env
 from tidelake.errors import ConfigError
 from tidelake.files import read_base, read_slice
@@ -26,10 +27,13 @@ from tidelake.operations.write_session import Choice, WriteSession
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.records._polars import polars as pl
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
+from tidelake.spark.workers.write_tasks import WriteWork, gathered, token_of_task
+from tidelake.spark.write.incoming_rows import GROUP
+from tidelake.spark.write.row_count import known_key
 from tidelake.txn import Transaction
 from tidelake.write.arrow_keys import bucket_words, partition_paths, record_keys
 from tidelake.write.groups import LiveGroup
-from tidelake.write.operation import REPLACING, planned_partitions, planned_stats
+from tidelake.write.operation import CHANGING, REPLACING, planned_partitions, planned_stats
 from tidelake.write.plan import Workload, WritePlan
 from tidelake.write.ring import Rings, file_ids
 from tidelake.write.write_work import WriteWork, gathered
@@ -148,6 +152,8 @@ class _Staged:
         for file in staged:
             self._by_partition.setdefault(file.partition, []).append(file)
         self._found: dict[str, pa.Array] = {}
+        self._chosen: dict[str, pa.Array] = {}
+        """Which rows are written, where some are left out."""
         self.workload = self._counted()
 
     def _counted(self) -> Workload:
@@ -164,16 +170,37 @@ class _Staged:
 
     def looked_up(self, txn: Transaction) -> Workload:
         """Find the file groups of keys, and count the rows anew."""
-        index = self._choice.index
+        index, operation = self._choice.index, self._choice.operation
+        policy = self._session.options.insert_duplicates
+        if operation is WriteOperation.INSERT and policy is not DuplicatePolicy.NONE:
+            self._leave_out_known(txn, policy)
         if index.is_ring:
             return self.placed(self._session.rings(index, list(self._by_partition)))
-        if not index.is_bucket:
-            live = self._session.live(txn, sorted(self._by_partition))
-            for partition in self._by_partition:
-                own = [g for g in live if g.id.partition == partition]
-                self._found[partition] = self._files_of(partition, own)
+        if not index.is_bucket and operation in CHANGING:
+            self._found = self._files(txn, revives=True)
         self.workload = self._counted()
         return self.workload
+
+    def _files(self, txn: Transaction, *, revives: bool) -> dict[str, pa.Array]:
+        live = self._session.live(txn, sorted(self._by_partition))
+        return {
+            partition: self._files_of(
+                partition, [g for g in live if g.id.partition == partition], revives=revives
+            )
+            for partition in self._by_partition
+        }
+
+    def _leave_out_known(self, txn: Transaction, policy: DuplicatePolicy) -> None:
+        """Leave out the rows of keys that the table has; raise `SchemaError` if that is asked."""
+        for partition, files in self._files(txn, revives=False).items():
+            keys = self._rows(partition).column(RECORD_KEY)
+            if policy is DuplicatePolicy.FAIL:
+                clash = keys.filter(pc.is_valid(files)).to_pylist()
+                counts = keys.value_counts().to_pylist()
+                clash += [entry["values"] for entry in counts if entry["counts"] > 1]
+                if clash:
+                    raise known_key(clash[0])
+            self._chosen[partition] = pc.is_null(files)
 
     def placed(self, rings: Rings) -> Workload:
         """Give every row the file group of its bucket, and count the rows anew."""
@@ -184,7 +211,7 @@ class _Staged:
         self.workload = self._counted()
         return self.workload
 
-    def _files_of(self, partition: str, live: Sequence[LiveGroup]) -> pa.Array:
+    def _files_of(self, partition: str, live: Sequence[LiveGroup], *, revives: bool) -> pa.Array:
         state = self._session.state
         keys = pl.DataFrame({"key": pl.Series(self._rows(partition).column(RECORD_KEY))})
         if not live:
@@ -195,7 +222,7 @@ class _Staged:
         # A key that a log deleted is still the base file's, as every other writer sees it; but
         # where another file group has a row of that key, that row is meant.
         rows = ((task, read_slice(task, spec)) for task in tasks)
-        bases = ((task, read_base(task, spec)) for task in tasks if task.log_paths)
+        bases = ((task, read_base(task, spec)) for task in tasks if task.log_paths and revives)
         known = [
             pl.DataFrame({"key": pl.Series(batch.column(0))})
             .join(keys, on="key", how="semi")
@@ -251,7 +278,9 @@ class _Staged:
             pa.ipc.open_stream(self._storage.read(file.path)).read_all()
             for file in self._by_partition[partition]
         ]
-        return pa.concat_tables(tables).combine_chunks()
+        rows = pa.concat_tables(tables).combine_chunks()
+        chosen = self._chosen.get(partition)
+        return rows if chosen is None else rows.filter(chosen)
 
 
 def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -109,6 +109,14 @@ class Choice:
         """Return whether the rows bring nothing but keys."""
         return self.operation is WriteOperation.DELETE
 
+    @property
+    def moves_partition(self) -> bool:
+        """Return whether a key that arrives with another partition goes there.
+
+        An insert leaves rows of keys alone that the table has, wherever they are.
+        """
+        return self.operation is WriteOperation.UPSERT and self.index.moves_partition
+
 
 class WriteSession:
     """One table, and the options of one write to it."""

@@ -255,6 +255,13 @@ def clashing_key(rows: Incoming, known: DataFrame, *, is_global: bool) -> str | 
     return str(found[0][0]) if found else None
 
 
+def without_known_keys(rows: Incoming, known: DataFrame) -> Incoming:
+    """Return the rows whose key is not known in their partition."""
+    frame = rows.frame
+    same = (frame[RECORD_KEY] == known[_KEY]) & (frame[PARTITION_PATH] == known[_PATH])
+    return rows.with_frame(frame.join(known, same, "left_anti"))
+
+
 def in_one_partition(rows: Incoming, merge: MergeSpec) -> Incoming:
     """Return the rows without those that a newer row of their key puts into another partition."""
     fields = merge.ordering_fields if merge.mode is MergeMode.EVENT_TIME else ()

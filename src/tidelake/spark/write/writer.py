@@ -57,13 +57,20 @@ from tidelake.spark.write.index_lookup import (
     revived,
     tagged,
     tagged_globally,
+    without_known_keys,
 )
 from tidelake.spark.write.ordering import is_older_than
 from tidelake.spark.write.path_values import PathValues, values_of_paths
 from tidelake.spark.write.placement import fits_one_task, spread
 from tidelake.spark.write.python_groups import BucketsOfKeys, RingsOfPartitions, python_groups
 from tidelake.spark.write.record_lookup import Doubts, RecordLookup
-from tidelake.spark.write.row_count import bad_rows, count_by_spark, count_rows, refuse_bad_rows
+from tidelake.spark.write.row_count import (
+    bad_rows,
+    count_by_spark,
+    count_rows,
+    known_key,
+    refuse_bad_rows,
+)
 from tidelake.state.table_state import TableSchema, TableState
 from tidelake.txn.protocol.retry import retry_on_conflict
 from tidelake.write.groups import live_groups
@@ -415,13 +422,11 @@ class Writer:
                 if looks_up:
                     are_few = first.rows <= _FEW_ROWS
                     found = self._looked_up(kept, choice, first.partitions, are_few=are_few)
-                elif choice.index.is_ring:
-                    rings = self._session.rings(choice.index, first.partitions)
-                    found = _on_rings(kept, choice.index, rings)
-                elif first.oddly_hashed:
-                    found = _rehashed(kept, choice.index)
+                elif self._needs_new_keys(choice):
+                    with _kept(self._not_in_buckets(kept, first, choice)) as new:
+                        return self._in_buckets(new, count_rows(new), choice, brought)
                 else:
-                    return self._counted(kept, first, choice, brought=brought)
+                    return self._in_buckets(kept, first, choice, brought)
             with _kept(found) as looked_up:
                 workload = count_rows(looked_up)
                 if first is not None and not set(workload.partitions) <= set(first.partitions):
@@ -433,10 +438,38 @@ class Writer:
             return True
         return self._session.options.insert_duplicates is not DuplicatePolicy.NONE
 
+    def _needs_new_keys(self, choice: Choice) -> bool:
+        """Return whether rows whose keys the table has are to be left out, or refused."""
+        policy = self._session.options.insert_duplicates
+        return choice.operation is WriteOperation.INSERT and policy is not DuplicatePolicy.NONE
+
+    def _not_in_buckets(self, rows: Incoming, first: Workload, choice: Choice) -> Incoming:
+        """Return the rows whose keys no bucket holds; raise where others are to be refused."""
+        session = self._session
+        lookup = self._lookup(choice, wanted=rows.frame if first.rows <= _FEW_ROWS else None)
+        known = lookup.known(live_groups(session.state.view, session.config, first.partitions))
+        if session.options.insert_duplicates is DuplicatePolicy.FAIL:
+            self._without_duplicates(tagged(rows, known))
+            return rows
+        return without_known_keys(rows, known)
+
+    def _in_buckets(
+        self, rows: Incoming, counted: Workload, choice: Choice, brought: str | None
+    ) -> Commit:
+        if choice.index.is_ring:
+            rings = self._session.rings(choice.index, counted.partitions)
+            found = _on_rings(rows, choice.index, rings)
+        elif counted.oddly_hashed:
+            found = _rehashed(rows, choice.index)
+        else:
+            return self._counted(rows, counted, choice, brought=brought)
+        with _kept(found) as placed:
+            return self._counted(placed, count_rows(placed), choice, brought=brought)
+
     def _change_indexed(self, rows: Incoming, first: Workload, choice: Choice) -> Commit:
         """Write rows to the file groups in which the record index has their keys."""
         are_few = first.rows <= _FEW_ROWS
-        moves = choice.index.moves_partition and not choice.is_delete
+        moves = choice.moves_partition
         if choice.is_delete:
             doubts = Doubts.NONE  # to delete what is not there does no harm
         elif choice.operation is WriteOperation.UPSERT:
@@ -465,7 +498,7 @@ class Writer:
         """Return the rows with the file groups of `partitions` in which their keys are."""
         session = self._session
         is_global = choice.index.type.is_global
-        moves = is_global and choice.index.moves_partition and not choice.is_delete
+        moves = is_global and choice.moves_partition
         lookup = self._lookup(
             choice,
             is_global=is_global,
@@ -482,7 +515,7 @@ class Writer:
         if choice.index.type.is_global:
             if session.options.combine_before_upsert and not choice.is_delete:
                 rows = in_one_partition(rows, session.merge)
-            moves = choice.index.moves_partition and not choice.is_delete
+            moves = choice.moves_partition
             values: Sequence[PathValues] = ()
             if not choice.index.moves_partition:
                 paths = session.state.view.partitions()
@@ -505,11 +538,7 @@ class Writer:
             clash = rows.frame.where(is_known).select(RECORD_KEY).limit(1).collect()
             clash = clash or twice.select(RECORD_KEY).limit(1).collect()
             if clash:
-                raise SchemaError(
-                    f"key {clash[0][0]!r} is in the table already, or comes twice in the insert",
-                    next_step="use upsert, or leave such rows out with "
-                    "hoodie.datasource.insert.dup.policy=drop; nothing was written",
-                )
+                raise known_key(clash[0][0])
         return rows.with_frame(rows.frame.where(~is_known))
 
     def _counted(
