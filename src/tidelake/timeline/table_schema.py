@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
+from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.model import Instant
 from tidelake.model.table_format import TableFormat
 from tidelake.timeline.contents import TimelineContents
@@ -21,9 +23,14 @@ def writes_in_order(table_version: int, timeline: Timeline) -> tuple[Instant, ..
     return tuple(sorted(writes, key=lambda i: i.completion_time or ""))
 
 
-def commit_with_schema(
-    writes: Iterable[Instant], contents: TimelineContents
-) -> tuple[Instant, str] | None:
+class Contents(Protocol):
+    """What commits say, whether they are active or archived."""
+
+    def commit_metadata(self, instant: Instant) -> CommitMetadata:
+        """Return what a completed write says of itself."""
+
+
+def commit_with_schema(writes: Iterable[Instant], contents: Contents) -> tuple[Instant, str] | None:
     """Return the newest of `writes`, which are in order, that says the table's schema."""
     for instant in reversed(tuple(writes)):
         metadata = contents.commit_metadata(instant)
