@@ -17,12 +17,13 @@ from tidelake.config import WriteOptions
 from tidelake.env import Env
 from tidelake.model import TableType
 from tidelake.operations.compaction_run import Compactor
+from tidelake.operations.open_table import load_state
+from tidelake.operations.table_services import open_table_services
+from tidelake.operations.task_runner import Here
 from tidelake.spark.datasource.writer import TidelakeWriter
 from tidelake.spark.merge.merge_clauses import MergeBuilder
 from tidelake.spark.types.to_avro import avro_schema
-from tidelake.spark.workers.task_runs import Here
 from tidelake.storage import open_storage
-from tidelake.table import load_state, open_caretaker
 from tidelake.txn import create_table
 from tidelake.write.table_spec import table_spec
 
@@ -152,18 +153,18 @@ class Doors:
                 "hoodie.keep.min.commits": str(step.number),
                 "hoodie.keep.max.commits": str(step.number + 1),
             }
-        caretaker = open_caretaker(str(self.root), given)
+        table_services = open_table_services(str(self.root), given)
         if do is Do.CLEAN:
-            caretaker.clean()
+            table_services.clean()
         elif do is Do.ARCHIVE:
-            caretaker.archive()
+            table_services.archive()
         elif do is Do.SAVEPOINT:
-            self.savepoint = caretaker.savepoint(None, "").instant
+            self.savepoint = table_services.savepoint(None, "").instant
         elif do is Do.RESTORE:
-            caretaker.restore(self.savepoint)
+            table_services.restore(self.savepoint)
         elif do is Do.ROLLBACK:
             newest = load_state(open_storage(str(self.root)), {}).timeline.writes()[-1]
-            caretaker.roll_back(newest.requested_time)
+            table_services.roll_back(newest.requested_time)
 
     def compactor(self) -> Compactor:
         """Return what compacts the table in this process."""

@@ -29,8 +29,8 @@ from tidelake.errors import (
     TidelakeError,
     TimeTravelError,
 )
+from tidelake.operations.open_table import open_state
 from tidelake.read.check import check_table
-from tidelake.table import open_state
 
 STEPS = 16
 #: How many conditions a step is read by.

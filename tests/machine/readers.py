@@ -18,13 +18,13 @@ from tests.machine.kinds import Kind
 from tests.machine.rows import Columns, Row
 from tidelake import Table
 from tidelake.files import SliceTask, read_changes, read_slice
+from tidelake.operations.open_table import open_state
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan, Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.spark.datasource.source import TidelakeSource
 from tidelake.state.table_state import TableState
-from tidelake.table import open_state
 
 
 class HereReader:

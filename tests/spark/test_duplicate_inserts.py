@@ -16,11 +16,11 @@ from tidelake.config import WriteOptions
 from tidelake.env import Env
 from tidelake.files import read_slice
 from tidelake.model import TableType
+from tidelake.operations.open_table import open_state
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.spark.datasource.writer import TidelakeWriter
 from tidelake.spark.types.to_avro import avro_schema
 from tidelake.storage import open_storage
-from tidelake.table import open_state
 from tidelake.txn import create_table
 from tidelake.write.table_spec import table_spec
 

@@ -11,17 +11,17 @@ from tests.writes.operations import (
     SAVED,
     WRITES,
     Made,
-    caretaker,
     merged,
     owed,
     problems,
     seen,
+    table_services,
     write_on,
 )
 from tidelake.errors import CommitOutcomeUnknownError, StorageError
 from tidelake.model import Action, Word
+from tidelake.operations.open_table import load_state
 from tidelake.storage import MemoryStorage, Storage
-from tidelake.table import load_state
 
 
 class Arrives(Word):
@@ -106,7 +106,7 @@ def play(place: Place, made: Made, name: str, arrives: Arrives, where: str) -> E
     write_on(place.storage, made.case, where)
     assert seen(place.look()) == expected, where
     # What died stays pending where writers share the table, with files that no list has.
-    caretaker(place.storage, made.case).roll_back_failed()
+    table_services(place.storage, made.case).roll_back_failed()
     left = place.look()
     assert seen(left) == expected, where
     violations = problems(left)

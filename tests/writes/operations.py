@@ -26,13 +26,13 @@ from tidelake.errors import (
 )
 from tidelake.metadata import MetadataTable, unknown_writes
 from tidelake.operations.compaction_run import Compactor
-from tidelake.operations.table_services import Caretaker
+from tidelake.operations.open_table import load_state
+from tidelake.operations.table_services import TableServices
+from tidelake.operations.task_runner import Here
 from tidelake.operations.write_session import WriteSession
 from tidelake.read.check import check_table
-from tidelake.spark.workers.task_runs import Here
 from tidelake.state.table_state import TableState
 from tidelake.storage import MemoryStorage, Storage
-from tidelake.table import load_state
 from tidelake.testing import Crash, Fault, FaultyStorage
 from tidelake.txn.locks import StorageLock
 from tidelake.write.operation import planned_partitions
@@ -163,10 +163,10 @@ WRITES: Mapping[str, Step] = {
 }
 
 
-def caretaker(storage: Storage, case: Case) -> Caretaker:
+def table_services(storage: Storage, case: Case) -> TableServices:
     """Return what runs the services of a table."""
     given = WriteOptions.from_options(case.options)
-    return Caretaker(Env(storage), load_state(storage, case.options), given)
+    return TableServices(Env(storage), load_state(storage, case.options), given)
 
 
 def session(storage: Storage, case: Case) -> WriteSession:
@@ -221,15 +221,17 @@ ACTS: Mapping[str, Act] = {
     **{name: _write(name) for name in WRITES},
     "delete partitions": lambda storage, made: delete_partition(storage, made.case),
     "compact": lambda storage, made: compact(storage, made.case),
-    "clean": lambda storage, made: caretaker(storage, made.case).clean(),
-    "archive": lambda storage, made: caretaker(storage, made.case).archive(),
-    "savepoint": lambda storage, made: caretaker(storage, made.case).savepoint(made.times[-1], ""),
-    "delete savepoint": lambda storage, made: caretaker(storage, made.case).delete_savepoint(
+    "clean": lambda storage, made: table_services(storage, made.case).clean(),
+    "archive": lambda storage, made: table_services(storage, made.case).archive(),
+    "savepoint": lambda storage, made: table_services(storage, made.case).savepoint(
+        made.times[-1], ""
+    ),
+    "delete savepoint": lambda storage, made: table_services(storage, made.case).delete_savepoint(
         made.times[SAVED]
     ),
-    "restore": lambda storage, made: caretaker(storage, made.case).restore(made.times[SAVED]),
-    "rollback": lambda storage, made: caretaker(storage, made.case).roll_back(made.times[-1]),
-    "rollback of dead writes": lambda storage, made: caretaker(
+    "restore": lambda storage, made: table_services(storage, made.case).restore(made.times[SAVED]),
+    "rollback": lambda storage, made: table_services(storage, made.case).roll_back(made.times[-1]),
+    "rollback of dead writes": lambda storage, made: table_services(
         storage, made.case
     ).roll_back_failed(),
     "create": lambda storage, made: create_in(storage, made.case),
@@ -258,11 +260,11 @@ def made_for(name: str, case: Case, folder: Path) -> Made:
         made.states.append(seen(storage))
         made.times.append(load_state(storage, {}).timeline.writes()[-1].requested_time)
         if number == SAVED and name in _SAVEPOINTS:
-            caretaker(storage, case).savepoint(made.times[-1], "")
+            table_services(storage, case).savepoint(made.times[-1], "")
         if number == len(STEPS) - 2 and case.mor and name in ("clean", "archive"):
             compact(storage, case)
     if name == "archive":
-        caretaker(storage, case).clean()
+        table_services(storage, case).clean()
     if name in _DEAD:
         leave_a_dead_write(storage, made)
     return made

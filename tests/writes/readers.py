@@ -11,14 +11,13 @@ from typing_extensions import Self
 
 from tests.writes.model import Values, as_values, values
 from tidelake.files import read_changes, read_slice
-from tidelake.operations.open_table import open_state
+from tidelake.operations.open_table import load_state, open_state
 from tidelake.read.changes import plan_changes
 from tidelake.read.incremental import plan_incremental
 from tidelake.read.scan import ScanPlan
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.state.table_state import TableState
 from tidelake.storage import Storage
-from tidelake.table import load_state, open_state
 
 
 class Reader(Protocol):

@@ -12,8 +12,8 @@ from tests.writes.model import Do
 from tests.writes.operations import step
 from tests.writes.readers import OurReader
 from tests.writes.staged_writer import create_in, write_through
+from tidelake.operations.open_table import load_state
 from tidelake.storage import MemoryStorage
-from tidelake.table import load_state
 
 BY_COMPLETION = {"hoodie.read.timeline.holes.resolution.policy": "USE_TRANSITION_TIME"}
 

@@ -27,14 +27,12 @@ from tidelake.operations.write_session import Choice, WriteSession
 from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.records._polars import polars as pl
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
-from tidelake.spark.workers.write_tasks import WriteWork, gathered, token_of_task
-from tidelake.spark.write.incoming_rows import GROUP
-from tidelake.spark.write.row_count import known_key
 from tidelake.txn import Transaction
 from tidelake.write.arrow_keys import bucket_words, partition_paths, record_keys
 from tidelake.write.groups import LiveGroup
 from tidelake.write.operation import CHANGING, REPLACING, planned_partitions, planned_stats
 from tidelake.write.plan import Workload, WritePlan
+from tidelake.write.refused_rows import known_key
 from tidelake.write.ring import Rings, file_ids
 from tidelake.write.write_work import WriteWork, gathered
 

@@ -10,8 +10,8 @@ from tidelake.errors import SchemaError, UnsupportedTableError
 from tidelake.files import BlockFilter, ReadSpec, SliceTask
 from tidelake.formats.table_schema import column_names
 from tidelake.model import FileSlice
-from tidelake.records import META_COLUMNS, KeyRule, MergeSpec, partition_values
 from tidelake.read.predicate import hides_names
+from tidelake.records import META_COLUMNS, KeyRule, MergeSpec, partition_values
 from tidelake.state.table_state import TableSchema, TableState
 from tidelake.view import AsOf
 

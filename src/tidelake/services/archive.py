@@ -20,8 +20,8 @@ from tidelake.formats.instant_name import LAYOUT_1
 from tidelake.formats.marker_name import MARKER_FOLDER, marker_folder
 from tidelake.model import Instant, State
 from tidelake.services.archive_plan import plan_archive
-from tidelake.services.service_context import ServiceContext
 from tidelake.services.done_log import log_done
+from tidelake.services.service_context import ServiceContext
 from tidelake.timeline.archive import LogArchive, LsmArchive
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.conflicts.undone_writes import savepoint_files

@@ -6,7 +6,7 @@ import logging
 
 from tidelake.env import Env
 from tidelake.model import Commit
-from tidelake.model.printed import size
+from tidelake.model.byte_size import byte_size_text
 
 _log = logging.getLogger(__name__)
 
@@ -21,6 +21,7 @@ def log_commit(env: Env, began_ms: int, commit: Commit) -> None:
     """Write what a commit brought."""
     facts = (
         f"{commit.inserts} inserted, {commit.updates} updated, {commit.deletes} deleted, "
-        f"{commit.files_written} files, {size(commit.bytes_written)}, {commit.attempts} attempts"
+        f"{commit.files_written} files, {byte_size_text(commit.bytes_written)}, "
+        f"{commit.attempts} attempts"
     )
     log_done(env, began_ms, commit.operation.lower() or "write", commit.requested_time, facts)

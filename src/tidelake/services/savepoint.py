@@ -15,9 +15,9 @@ from tidelake.formats import plans
 from tidelake.formats.plans import SavepointMetadata, SavepointPartitionMetadata
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.services.clean_plan import files_beside_cleans, last_clean, names_in, refuse_doomed
+from tidelake.services.done_log import log_done
 from tidelake.services.service_context import ServiceContext
 from tidelake.state.table_state import TableState
-from tidelake.services.done_log import log_done
 from tidelake.timeline import Publisher
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.conflicts.undone_writes import going, savepoint_files

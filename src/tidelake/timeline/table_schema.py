@@ -8,7 +8,6 @@ from typing import Protocol
 from tidelake.formats.commit_metadata import CommitMetadata
 from tidelake.model import Instant
 from tidelake.model.table_format import TableFormat
-from tidelake.timeline.contents import TimelineContents
 from tidelake.timeline.timeline import Timeline
 
 #: Operations that move rows about; they may carry an older schema than the table has.

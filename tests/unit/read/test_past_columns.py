@@ -12,12 +12,12 @@ from pyspark.sql import types as T  # noqa: N812 - the customary name
 from tidelake.config import WriteOptions
 from tidelake.env import Env
 from tidelake.files import read_slice
+from tidelake.operations.open_table import open_state
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.services.archive import archive
 from tidelake.services.savepoint import savepoint
 from tidelake.spark.datasource.writer import TidelakeWriter
 from tidelake.storage import LocalStorage
-from tidelake.table import open_state
 
 COLUMNS = ("id", "note", "extra")
 GIVEN = {

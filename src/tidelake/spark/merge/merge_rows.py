@@ -36,10 +36,10 @@ from tidelake.spark.workers.worker_process import mapped
 from tidelake.spark.write.incoming_rows import ODD, Incoming, content_hash, unreadable_rows
 from tidelake.spark.write.key_columns import KeyColumns, bucket
 from tidelake.spark.write.ordering import is_older_than
-from tidelake.spark.write.row_count import bad_rows
 from tidelake.write.index import Index
 from tidelake.write.key_spec import KeySpec
 from tidelake.write.plan import Workload
+from tidelake.write.refused_rows import bad_rows
 
 _HERE = "_tidelake_target"
 _THERE = "_tidelake_source"

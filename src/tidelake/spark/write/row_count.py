@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql import types as T  # noqa: N812
 
-from tidelake.errors import SchemaError
 from tidelake.files.new_file import nested_partition
 from tidelake.files.write_task import CHECK, GROUP
 from tidelake.formats.partition_path import nested
@@ -23,6 +22,7 @@ from tidelake.records.schema import PARTITION_PATH
 from tidelake.spark.workers.worker_process import mapped
 from tidelake.spark.write.incoming_rows import ODD, Incoming
 from tidelake.write.plan import Workload
+from tidelake.write.refused_rows import bad_rows
 
 _TALLY = T.StructType([T.StructField("tally", T.BinaryType())])
 _PROBLEM = "_tidelake_problem_"
@@ -133,20 +133,3 @@ def refuse_bad_rows(rows: Incoming) -> None:
     for problem, wrong in zip(problems, counts, strict=True):
         if wrong:
             raise bad_rows(problem, wrong)
-
-
-def bad_rows(problem: str, count: int) -> SchemaError:
-    """Return the error for rows that may not be written."""
-    return SchemaError(
-        f"{count} row{'s have' if count > 1 else ' has'} {problem}",
-        next_step="correct or leave out these rows; nothing was written",
-    )
-
-
-def known_key(key: str) -> SchemaError:
-    """Return the error of an insert that brings a key which may be there once."""
-    return SchemaError(
-        f"key {key!r} is in the table already, or comes twice in the insert",
-        next_step="use upsert, or leave such rows out with "
-        "hoodie.datasource.insert.dup.policy=drop; nothing was written",
-    )

@@ -64,13 +64,7 @@ from tidelake.spark.write.path_values import PathValues, values_of_paths
 from tidelake.spark.write.placement import fits_one_task, spread
 from tidelake.spark.write.python_groups import BucketsOfKeys, RingsOfPartitions, python_groups
 from tidelake.spark.write.record_lookup import Doubts, RecordLookup
-from tidelake.spark.write.row_count import (
-    bad_rows,
-    count_by_spark,
-    count_rows,
-    known_key,
-    refuse_bad_rows,
-)
+from tidelake.spark.write.row_count import count_by_spark, count_rows, refuse_bad_rows
 from tidelake.state.table_state import TableSchema, TableState
 from tidelake.txn.protocol.retry import retry_on_conflict
 from tidelake.write.groups import live_groups
@@ -79,6 +73,7 @@ from tidelake.write.operation import REPLACING, planned_partitions, planned_stat
 from tidelake.write.partial import logs_changed_columns
 from tidelake.write.partitions import named_partitions
 from tidelake.write.plan import Workload, WritePlan
+from tidelake.write.refused_rows import bad_rows, known_key
 from tidelake.write.ring import Rings
 from tidelake.write.schema_evolution import without_meta_columns
 from tidelake.write.sharing import refuse_exclusive
