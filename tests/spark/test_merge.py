@@ -273,6 +273,17 @@ def test_partitions_that_no_match_can_be_in_are_not_read(
     assert by_key(table)["a"] == ("oslo", 6, 2, "n")
 
 
+def test_zero_matches_minus_zero_in_another_partition(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "id string, p double, note string"
+    path = str(tmp_path / "t")
+    table = Table.create(spark, path, schema, key="id", partition_by="p")
+    table.upsert(frame(spark, [("a", 0.0, "old")], schema))
+    news = frame(spark, [("a", -0.0, "new")], schema)
+    made = table.merge(news, on=["id", "p"]).when_matched_update({"note": "source.note"}).execute()
+    assert counts(made) == (0, 1, 0)
+    assert rows(table, "id", "note") == [("a", "new")]
+
+
 def test_a_builder_is_never_changed(spark: SparkSession, tmp_path: Path) -> None:
     table = created(spark, tmp_path / "t")
     plain = table.merge(frame(spark, [("a", "oslo", 6, 1, "n")]), on="id")

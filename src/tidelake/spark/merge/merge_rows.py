@@ -91,8 +91,9 @@ class MergeRows:
             if self.index.type.is_global:
                 return None
         elif not set(fields) <= set(self.on.names) or any(
-            # Equal values of two types may be spelled in two ways.
+            # Equal values of two types may be spelled in two ways, and so may 0 and -0.
             own[name] != self.columns[name].dataType
+            or isinstance(own[name], T.FloatType | T.DoubleType)
             for name in fields
         ):
             return None
