@@ -227,10 +227,19 @@ def _merge(stats: Iterable[ColumnStats]) -> ColumnStats:
     known = known and all(_comparable(lows[0], other) for other in (*lows, *highs))
     return ColumnStats(
         minimum=min(lows, default=None) if known else None,
-        maximum=max(highs, default=None) if known else None,
+        maximum=_greatest(highs) if known else None,
         null_count=nulls,
         value_count=values,
     )
+
+
+def _greatest(bounds: Sequence[Value]) -> Value | None:
+    """Return the greatest bound; one that was cut also covers those that begin with it."""
+    found = max(bounds, default=None)
+    if not isinstance(found, str):
+        return found
+    texts = (bound for bound in bounds if isinstance(bound, str))
+    return min((text for text in texts if found.startswith(text)), key=len)
 
 
 def _may_start(prefix: str, stats: ColumnStats) -> bool:

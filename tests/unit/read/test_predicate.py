@@ -205,6 +205,14 @@ def test_a_slice_is_judged_by_all_its_files_together() -> None:
     assert not may_match(parse_where("i = 6", TYPES), merged([base, log]))
 
 
+def test_a_bound_that_was_cut_covers_longer_ones_of_the_same_slice() -> None:
+    """The greatest value of the one is c3, of which the writer left a c."""
+    slice_ = merged([{"s": between("b", "c")}, {"s": between("a", "c0")}, {"s": between("a", "b")}])
+    for where in ("s > 'c1'", "s = 'c3'", "s LIKE 'c3%'", "s >= 'c9'"):
+        assert may_match(parse_where(where, TYPES), slice_)
+    assert not may_match(parse_where("s > 'd'", TYPES), slice_)
+
+
 def test_a_log_of_deletes_alone_adds_nothing_and_a_log_without_statistics_hides_all() -> None:
     base = {"i": between(1, 2)}
     deletes = {"i": ColumnStats(null_count=0, value_count=0)}

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 _ANSI = "spark.sql.ansi.enabled"
 _QUOTED_NAMES = "spark.sql.ansi.doubleQuotedIdentifiers"
-#: Dates and times are compared with text as text, in which T is above every hour.
+#: Without ANSI mode, times are compared with text as text, in which T is above every hour.
 _AS_TEXT = "spark.sql.legacy.typeCoercion.datetimeToString.enabled"
 
 
@@ -16,9 +16,9 @@ def is_read_alike(spark: SparkSession, text: str) -> bool:
 
     What stands in double quotes is text for the parser, and the name of a column in some sessions.
     """
-    if _is_on(spark, _AS_TEXT):
-        return False
-    return '"' not in text or not (_is_on(spark, _ANSI) and _is_on(spark, _QUOTED_NAMES))
+    if not _is_on(spark, _ANSI):
+        return not _is_on(spark, _AS_TEXT)
+    return '"' not in text or not _is_on(spark, _QUOTED_NAMES)
 
 
 def _is_on(spark: SparkSession, name: str) -> bool:
