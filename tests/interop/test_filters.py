@@ -377,3 +377,35 @@ def test_statistics_of_logs_that_were_there_before_hide_no_row(
     ]
     TALLY.answers += len(asked)
     assert {w: _keys(theirs, w) for w, _ in asked} == dict(asked)
+
+
+@pytest.mark.parametrize("writer", ["we", "they"])
+@pytest.mark.skipif(VERSION != "1.2.0", reason="the fault of one release")
+def test_a_prefix_of_every_value_in_a_file_is_not_found_whoever_wrote_the_file(
+    writer: str, hudi_spark: SparkSession, tmp_path: Path
+) -> None:
+    """Apache looks for the prefix itself between the bounds, and `x` is less than `xa`."""
+    table = Filtered(hudi_spark, tmp_path / writer, COW, max(VERSIONS))
+    nulls = [(f"k{n}", "r0", 1, *[None] * len(COLUMNS)) for n in range(3)]
+    values = [None if name != "c_str" else "xa" for name in COLUMNS]
+    write = {
+        "hoodie.datasource.write.operation": "upsert",
+        **write_options("filtered", COW, table.version, partition_by="region"),
+        **table.options,
+    }
+    table.frame(nulls).write.format("hudi").options(**write).mode("append").save(table.path)
+    changed = table.frame([("k1", "r0", 2, *values)])
+    if writer == "we":
+        Table.open(hudi_spark, table.path).upsert(changed, options=table.options)
+    else:
+        changed.write.format("hudi").options(**write).mode("append").save(table.path)
+    theirs = table._apache(metadata=True)
+    skipping = {"hoodie.enable.data.skipping": "false"}
+    without = hudi_spark.read.format("hudi").options(**skipping).load(table.path)
+    ours = Table.open(hudi_spark, table.path)
+    TALLY.answers += 6
+    assert _keys(theirs, "c_str like 'x%'") == set()
+    for where in ("c_str like 'xa%'", "c_str = 'xa'", "c_str like 'x_'", "left(c_str, 1) = 'x'"):
+        assert _keys(theirs, where) == {"k1"}
+    assert _keys(without, "c_str like 'x%'") == {"k1"}
+    assert _keys(ours.read(where="c_str like 'x%'"), "true") == {"k1"}
