@@ -21,13 +21,12 @@ from tidelake.metadata import statistics
 from tidelake.metadata.keeper import MetadataTableKeeper
 from tidelake.model import Instant, State, TableType
 from tidelake.operations import compaction_run as compaction
-from tidelake.operations import table_services as table_services
-from tidelake.operations import write_schemas
+from tidelake.operations import table_services as table_services, write_schemas, table_services as caretaker, write_session
 from tidelake.services import clean_plan
 from tidelake.services.service_context import ServiceContext
 from tidelake.testing.simulation import Faults, History, play
 from tidelake.timeline import Timeline, TimelineContents, load_timeline
-from tidelake.txn import concurrency, failed_writes
+from tidelake.txn import begin, concurrency, failed_writes
 from tidelake.txn.concurrency import Concurrency, Reviewer
 from tidelake.txn.conflicts import candidates
 from tidelake.txn.conflicts import judge as conflict
@@ -135,6 +134,15 @@ INDEXED = replace(
 )
 #: Files and partitions have statistics, by which queries leave them out.
 TOLD = replace(OCC_COW, metadata=True, with_stats=True, buckets=False, fills_small_files=False)
+#: Keys go from one partition to another.
+MOVING = replace(
+    OCC_COW,
+    partitions=2,
+    buckets=False,
+    moves=True,
+    faults=Faults(),
+    actors=("upsert 0", "upsert 1", "delete 0"),
+)
 #: Keys are deleted that others bring.
 DELETING = replace(
     OCC_COW, partitions=2, faults=Faults(), actors=("upsert 0", "delete 0", "delete 1", "read 0")
@@ -409,6 +417,17 @@ def bounds_of_the_newest_files(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(statistics, "_known_partitions", lambda _: frozenset())
 
 
+def new_keys_are_compared_in_their_partition(patch: pytest.MonkeyPatch) -> None:
+    """Let two writers bring the same key to two partitions, of which one may have it."""
+    real = begin
+
+    def narrow(*args: Any, concurrency: Concurrency, **given: Any) -> Transaction:
+        within = replace(concurrency, keys_span_partitions=False)
+        return real(*args, concurrency=within, **given)
+
+    patch.setattr(write_session, "begin", narrow)
+
+
 PLANTED: dict[str, tuple[World, Plant]] = {
     "no high-water mark": (OCC_MOR, no_high_water_mark),
     "plan before time": (NBCC, plan_before_time),
@@ -440,6 +459,7 @@ PLANTED: dict[str, tuple[World, Plant]] = {
     "the heartbeat goes before the commit": (CLEANED, heartbeat_goes_before_the_commit),
     "undone keys stay in the index": (INDEXED, undone_keys_stay_in_the_index),
     "a delete forgets the empty bucket": (DELETING, empty_buckets_are_forgotten),
+    "new keys are compared in their partition": (MOVING, new_keys_are_compared_in_their_partition),
     "bounds are those of the newest files": (TOLD, bounds_of_the_newest_files),
 }
 

@@ -105,7 +105,7 @@ def test_the_seeds_of_ci_cover_the_world() -> None:
     assert {history.mode for history in drawn} == set(ConcurrencyMode)
     assert any(history.modes for history in drawn)
     for option in (
-        *("metadata", "with_stats", "buckets", "fills_small_files"),
+        *("metadata", "with_stats", "with_index", "buckets", "moves", "fills_small_files"),
         *("inline", "archives_beyond_savepoints"),
     ):
         assert {getattr(history, option) for history in drawn} == {True, False}

@@ -56,6 +56,7 @@ def violations(
         wrong += _wrong_places(by_metadata)
     wrong += _wrong_outcomes(journal, writes)
     wrong += journal.lost_updates(writes)
+    wrong += _in_two_places(journal.rows(writes)) if sharing.moves else ()
     wrong += _bad_times(state)
     wrong += _broken_plans(state)
     wrong += _lost_savepoints(state)
@@ -165,6 +166,12 @@ def _wrong_places(state: TableState) -> Iterator[str]:
         place = known.get(name)
         if place is None or (place.partition, place.file_id) != (partition, file_id):
             yield f"{key} is in file group {file_id}, and the record index has it in {place}"
+
+
+def _in_two_places(rows: Rows) -> list[str]:
+    """Return the keys that are in more than one partition, where each may be in one alone."""
+    names = [key.partition("/")[2] for key in sorted(rows)]
+    return [f"{n} is in more than one partition" for n in sorted(set(names)) if names.count(n) > 1]
 
 
 def _wrong_outcomes(journal: Journal, writes: Sequence[Instant]) -> list[str]:

@@ -67,6 +67,8 @@ class History:
     """Whether the metadata table has an index of record keys, by which they are looked up."""
     buckets: bool = True
     """Whether the key says the bucket of a row, or file groups are looked up."""
+    moves: bool = False
+    """Whether upserts and deletes find their keys in every partition, and move them."""
     fills_small_files: bool = True
     """Whether new keys go to files that are small, which all are, or to new ones."""
     evolves: float = 0.1
@@ -132,6 +134,7 @@ class History:
             with_stats=self.with_stats,
             with_index=self.with_index,
             buckets=self.buckets,
+            moves=self.moves,
             partitions=self.partitions,
             evolves=self.evolves,
             inline=self.inline,

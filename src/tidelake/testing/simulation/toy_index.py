@@ -48,8 +48,10 @@ def write_toy_index(
     if spec.record_index is None:
         return []
     found = []
-    for target, changes in written:
-        gone = [key for key, row in changes.items() if row is None]
+    files = list(written)
+    here = {key for _, changes in files for key, row in changes.items() if row is not None}
+    for target, changes in files:
+        gone = [key for key, row in changes.items() if row is None and key not in here]
         found.append(KeysOfGroup("", None, pa.array(gone, pa.string())))
         brought = [key for key, row in changes.items() if row is not None]
         if target is not None:

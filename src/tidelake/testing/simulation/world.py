@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random  # noqa: TID251 - seeded below
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from tidelake.config import ConcurrencyMode
 from tidelake.model import TableType
@@ -17,6 +19,8 @@ _WRITERS = tuple(name for name, kind in ACTORS.items() if kind.writes)
 _BESIDES = "roll back any"
 _OTHERS = tuple(n for n, kind in ACTORS.items() if not kind.writes and n not in ("read", _BESIDES))
 _FIRST_INDEXED = 8
+#: Brings partial rows, looks its keys up in one partition, or not at all.
+_STAYS = ("partial upsert", "merge", "overwrite", "alone")
 _OTHER_OPTIONS = (
     ("hoodie.metadata.enable", "false"),
     ("tidelake.metadata.rebuild", "true"),
@@ -48,7 +52,7 @@ def history_of(seed: int) -> History:
     is_alone = chance.random() < 0.1
     if is_alone:
         mode, may_be_non_blocking, actors = ConcurrencyMode.SINGLE_WRITER, False, _ALONE
-    return History(
+    made = History(
         seed=seed,
         mode=mode,
         modes=_modes(chance, actors, mode) if may_be_non_blocking else (),
@@ -71,6 +75,8 @@ def history_of(seed: int) -> History:
         with_index=metadata and version >= _FIRST_INDEXED and chance.random() < 0.5,
         options=_options(random.Random(f"options {seed}"), actors) if metadata else (),
     )
+    may_move = made.partitions > 1 and not made.buckets and not set(_kinds(actors)) & {*_STAYS}
+    return replace(made, moves=may_move and random.Random(f"moves {seed}").random() < 2 / 3)
 
 
 def _options(
@@ -84,6 +90,10 @@ def _options(
         return ()
     drawn = {name: chance.choice(_OTHER_OPTIONS) for name in actors if chance.random() < 0.4}
     return tuple((name, (option,)) for name, option in drawn.items())
+
+
+def _kinds(actors: Iterable[str]) -> Iterator[str]:
+    return (name.rstrip("0123456789 ") for name in actors)
 
 
 def _numbered(kinds: list[str]) -> tuple[str, ...]:

@@ -98,6 +98,8 @@ class Sharing:
     with_stats: bool = False
     with_index: bool = False
     buckets: bool = True
+    moves: bool = False
+    """Whether a key is in one partition of the table, and goes to another with a newer row."""
     partitions: int = 1
     keys: int = 4
     evolves: float = 0.1
@@ -134,16 +136,20 @@ class Sharing:
     def _index_type(self) -> str:
         if self.buckets:
             return "BUCKET"
+        if self.moves and not self.with_index:
+            return "GLOBAL_SIMPLE"
         return "RECORD_INDEX" if self.with_index else "SIMPLE"
 
     @property
     def every_key(self) -> list[str]:
         """Return the keys that writers draw from, with their partitions.
 
-        A record index has one place for each, so that no two partitions have the same.
+        A record index has one place for each, so that no two partitions have the same unless keys
+        move between them.
         """
+        of_one = self.with_index and not self.moves
         return [
-            f"p{partition}/{f'{partition}.' if self.with_index else ''}k{number}"
+            f"p{partition}/{f'{partition}.' if of_one else ''}k{number}"
             for partition in range(self.partitions)
             for number in range(self.keys)
         ]

@@ -236,11 +236,39 @@ class Changes(Writes):
         """Return rows with the file groups in which their keys are, or may go."""
         if self.sharing.buckets:
             return {key: (self.place(key), row) for key, row in rows.items()}
+        if self.sharing.moves:
+            return self._moved(session, rows)
         known = self._file_ids(session, list(rows))
         return {
             key: ((self.place(key)[0], known[key]) if key in known else self.place(key), row)
             for key, row in rows.items()
         }
+
+    def _moved(
+        self, session: WriteSession, rows: Mapping[str, Wanted | None]
+    ) -> dict[str, tuple[Place, Wanted | None]]:
+        """Return rows with their file groups, and with deletes where their keys are in others.
+
+        As `engine.index_lookup.tagged_globally` does: the row that is there stays if it wins.
+        """
+        by_name = {key.partition("/")[2]: (key, at) for key, at in read_rows(session.state).items()}
+        if self.sharing.with_index and session.record_index is not None:
+            indexed = found_in_index(session.record_index, (k.partition("/")[2] for k in rows))
+            by_name = {n: by_name[n] for n in indexed if n in by_name}
+        placed: dict[str, tuple[Place, Wanted | None]] = {}
+        for key, row in {key.partition("/")[2]: (key, row) for key, row in rows.items()}.values():
+            there = by_name.get(key.partition("/")[2])
+            if there is None:
+                placed[key] = (self.place(key), row)
+                continue
+            old, (file_id, known) = there
+            home = (old.partition("/")[0], file_id)
+            if old == key or row is None:
+                placed[old] = (home, row)
+            elif row[0] >= known[0]:
+                placed[old] = (home, None)
+                placed[key] = (self.place(key), row)
+        return placed
 
     def _file_ids(self, session: WriteSession, keys: Sequence[str]) -> dict[str, str]:
         """Return in which file groups keys are, where the table has them."""
