@@ -500,6 +500,24 @@ def test_what_a_merge_refuses_leaves_the_table_as_it_was(
         assert files(table) == before, words
 
 
+@pytest.mark.parametrize(("kind", "value"), [("double", 1.4), ("decimal(4,2)", "1.30")])
+def test_an_insert_whose_key_becomes_one_of_the_table_is_refused(
+    spark: SparkSession, tmp_path: Path, kind: str, value: Any
+) -> None:
+    """The values that were compared differ, and the column of the key holds both as one."""
+    held = "int" if kind == "double" else "decimal(4,1)"
+    schema = f"id {held}, v int"
+    table = Table.create(spark, str(tmp_path / "t"), schema, key="id")
+    table.upsert(spark.sql(f"select cast({value} as {held}) id, 1 v"))
+    before = rows(table)
+    news = spark.sql(f"select cast({value} as {kind}) + cast(0.01 as {kind}) id, 2 v")
+    news = news.selectExpr(f"cast(id as {kind}) id", "v")
+    for on in ("id", "target.id = source.id"):
+        with pytest.raises(SchemaError, match="which a row of the table has"):
+            table.merge(news, on).when_not_matched_insert_all().execute()
+    assert rows(table) == before
+
+
 def test_a_delete_of_all_matches_does_not_mind_several(spark: SparkSession, tmp_path: Path) -> None:
     table = created(spark, tmp_path / "t")
     table.merge(frame(spark, TWICE)).when_matched_delete().execute()

@@ -388,6 +388,27 @@ def test_duplicates_of_an_insert_are_dropped_kept_or_combined(
 
 
 @pytest.mark.slow
+def test_keys_of_another_type_are_refused_where_they_would_be_other_keys(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Table.create(
+        spark, str(tmp_path / "t"), "id double, p double, v int", key="id", partition_by="p"
+    )
+    old = [(1.0, 2.0, 3)]
+    table.upsert(frame(spark, old, "id double, p double, v int"))
+    for kinds in ("id int, p double, v int", "id double, p bigint, v int"):
+        new = frame(spark, [(1.0, 2.0, 3)], "id double, p double, v int").selectExpr(
+            *(f"cast({c.split()[0]} as {c.split()[1]})" for c in kinds.split(", "))
+        )
+        for write in (table.upsert, table.insert, table.delete, table.insert_overwrite):
+            with pytest.raises(SchemaError, match="spelled in another way"):
+                write(new)
+        with pytest.raises(SchemaError, match="spelled in another way"):
+            table.merge(new).when_matched_delete().execute()
+    assert rows(table) == old
+
+
+@pytest.mark.slow
 def test_a_bulk_insert_drops_duplicates_as_an_insert_does(
     spark: SparkSession, trips: Table
 ) -> None:

@@ -6,7 +6,7 @@ begin, and until it commits. Both times RFC-82 decides what becomes of that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from tidelake.config.options.concurrency_options import merges_schema
 from tidelake.errors import SchemaConflictError, SchemaError, UnsupportedTableError
 from tidelake.operations.table_samples import newest_commits
 from tidelake.records import Fill, MergeSpec
+from tidelake.records.schema import top_level
 from tidelake.state.table_state import TableSchema, TableState
 from tidelake.timeline.table_schema import (
     commit_with_schema,
@@ -35,6 +36,7 @@ from tidelake.write.schema_evolution import (
     evolve,
     fixed_columns,
     refuse_other_past,
+    refuse_other_spelling,
     without_meta_columns,
 )
 
@@ -51,6 +53,9 @@ class RowColumns(Protocol):
 
     def only(self, names: Sequence[str]) -> RowColumns:
         """Return those of the columns that have one of `names`."""
+
+    def renamed(self, names: Mapping[str, str]) -> RowColumns:
+        """Return those of the columns that `names` has, under the names that it gives them."""
 
     def avro_schema(self, table_name: str) -> str:
         """Return the schema that a table of these columns has.
@@ -111,6 +116,16 @@ class WriteSchemas:
                 next_step="change the schema with Apache Hudi's ALTER TABLE, then write",
             )
         return found
+
+    def refuse_other_spelling(self, columns: RowColumns) -> None:
+        """Raise `SchemaError` for rows whose types would give a key of the table another text."""
+        config = self._state.config
+        fields = (*config.record_key_fields, *config.partition_fields)
+        tops = {name.lower(): name for name in top_level(fields)}
+        own = {name: tops[name.lower()] for name in columns.names if name.lower() in tops}
+        if self.stored is not None and own:
+            incoming = columns.renamed(own).avro_schema(config.name)
+            refuse_other_spelling(self.stored.avro, incoming, fields)
 
     def at_begin(self, txn: Transaction, writer: str) -> tuple[str | None, str]:
         """Return the table's schema as the write began, and the one to write with.

@@ -187,6 +187,7 @@ class WriteSession:
         """
         if by_key:
             refuse_keyless(self.config, operation)
+            self.schemas.refuse_other_spelling(columns)
         own = [name for name in columns.names if name not in META_COLUMNS]
         is_delete = operation is WriteOperation.DELETE
         index = self._index()

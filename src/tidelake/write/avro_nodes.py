@@ -50,10 +50,10 @@ def kind(node: Any) -> str:
     logical = node.get("logicalType")
     if logical == "decimal":
         return "decimal"
-    kind = node["type"]
-    if logical is not None and isinstance(kind, str) and kind in ("int", "long"):
+    inner = node["type"]
+    if logical is not None and inner in ("int", "long"):
         return str(logical)
-    return str(kind) if isinstance(kind, str) else kind(kind)
+    return inner if isinstance(inner, str) else kind(inner)
 
 
 def digits(node: Mapping[str, Any]) -> tuple[int, int]:

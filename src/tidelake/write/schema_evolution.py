@@ -13,6 +13,9 @@ from tidelake.formats.table_schema import parse_avro
 from tidelake.records import META_COLUMNS
 from tidelake.write.avro_nodes import WIDER, core, digits, is_nullable, kind, shown
 
+#: Types whose values have the same text.
+_ALIKE = ({"int", "long"}, {"float", "double"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSchema:
@@ -107,6 +110,31 @@ def _holds(wide: Any, narrow: Any) -> bool:
         return bool(_merged(wide, narrow, "") is wide)
     except SchemaError:
         return False
+
+
+def refuse_other_spelling(table: str, incoming: str, paths: Iterable[str]) -> None:
+    """Raise `SchemaError` where a field of key or partition is spelled as the table never does.
+
+    The whole number 1 is "1" and would be another key than the 1.0 of the table. Texts are taken as
+    they are, and fields that the rows lack are somebody else's matter.
+    """
+    old, new = parse_avro(table)["fields"], parse_avro(incoming)["fields"]
+    for path in paths:
+        before, after = _at(path, old), _at(path, new)
+        if before is None or after is None or _is_spelled_alike(before, after):
+            continue
+        raise SchemaError(
+            f"column {path} is {shown(before)} in the table and {shown(after)} in the rows, whose "
+            "keys or partitions would be spelled in another way",
+            next_step=f"cast the column {path} to {shown(before)}",
+        )
+
+
+def _is_spelled_alike(one: Any, other: Any) -> bool:
+    kinds = {kind(one), kind(other)}
+    if len(kinds) == 1:
+        return kinds != {"decimal"} or digits(one)[1] == digits(other)[1]
+    return not kinds.isdisjoint(("string", "enum")) or any(kinds <= alike for alike in _ALIKE)
 
 
 def fixed_columns(config: TableConfig) -> dict[str, str]:

@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from tidelake.errors import SchemaError
-from tidelake.write.schema_evolution import evolve, field_names, refuse_other_past
+from tidelake.write.schema_evolution import (
+    evolve,
+    field_names,
+    refuse_other_past,
+    refuse_other_spelling,
+)
 
 
 def schema(*fields: tuple[str, Any], nullable: bool = True) -> str:
@@ -191,3 +196,38 @@ def test_fields_of_structs_have_dotted_names() -> None:
         "fields": [{"name": "x", "type": ["null", "int"], "default": None}],
     }
     assert field_names(schema(("id", "string"), ("s", inner))) == ["id", "s", "s.x"]
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "is_alike"),
+    [
+        ("double", "int", False),
+        ("float", "long", False),
+        ("double", "float", True),
+        ("long", "int", True),
+        ("int", "long", True),
+        ("string", "double", True),
+        ("int", "string", True),
+        (DATE, "string", True),
+        (DATE, MICROS, False),
+        (decimal(10, 2), decimal(8, 2), True),
+        (decimal(10, 2), decimal(10, 1), False),
+        (decimal(10, 2), "int", False),
+    ],
+)
+def test_a_key_that_would_be_spelled_in_another_way_is_refused(
+    table: Any, rows: Any, is_alike: bool
+) -> None:
+    old, new = schema(("id", table), ("v", "int")), schema(("id", rows), ("v", "double"))
+    if is_alike:
+        refuse_other_spelling(old, new, ["id", "absent"])
+        return
+    with pytest.raises(SchemaError, match=r"column id is .* spelled in another way") as refused:
+        refuse_other_spelling(old, new, ["id", "absent"])
+    assert "cast the column id to" in refused.value.next_step
+
+
+def test_a_type_may_stand_inside_of_another() -> None:
+    """As schemas of other tools have it."""
+    wrapped = schema(("v", {"type": {"type": "int"}}))
+    assert evolve(wrapped, schema(("v", "int"))).avro is wrapped

@@ -45,7 +45,8 @@ class TableShape:
 
     `fixed` are those of `key` and `partition` that stand in key and path as they are, so that they
     cannot change unless these do. `is_partial` says that rows may be written without the columns
-    that they leave as they are, and `is_global` that a key may be in one partition alone.
+    that they leave as they are, and `is_global` that a key may be in one partition alone. `recast`
+    are columns that may not hold the source's value of their name as it is.
     """
 
     columns: tuple[str, ...]
@@ -56,6 +57,7 @@ class TableShape:
     required: frozenset[str]
     is_partial: bool
     is_global: bool = False
+    recast: frozenset[str] = frozenset()
 
     @property
     def unique_by(self) -> frozenset[str]:
@@ -116,7 +118,9 @@ def plan_merge(request: MergeRequest, source: Sequence[str], shape: TableShape) 
             _refuse_incomplete(clause, values, shape)
             words = _qualifiers(request.expressions(), source, shape)
             made = frozenset(
-                name for name in shape.identity if _taken(values[name], words) != name.lower()
+                name
+                for name in shape.identity
+                if name in shape.recast or _taken(values[name], words) != name.lower()
             )
             plans.append(ClausePlan(clause=clause, values=values, made=made))
             continue

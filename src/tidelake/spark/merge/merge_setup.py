@@ -21,6 +21,7 @@ from tidelake.spark.merge.merge_plan import (
     takes_all,
 )
 from tidelake.spark.merge.merge_rows import MergeRows
+from tidelake.spark.types.fitting import always_fits
 from tidelake.spark.types.from_arrow import spark_schema
 from tidelake.spark.types.to_avro import FrameColumns
 from tidelake.spark.write.incoming_rows import user_columns
@@ -38,6 +39,8 @@ def set_up(
     stored = spark_schema(arrow_schema(session.schemas.table().avro))
     brought = T.StructType([f for f in source.schema.fields if f.name not in META_COLUMNS])
     own = {f.name.lower(): f.dataType for f in brought.fields}
+    if request.on is None:
+        session.schemas.refuse_other_spelling(brought)
     widens = request.evolves and takes_all(request)
     fields = [
         T.StructField(f.name, own.get(f.name.lower(), f.dataType) if widens else f.dataType)
@@ -62,6 +65,11 @@ def set_up(
         required=frozenset(choice.schema.required),
         is_partial=may_leave_out and logs_changed_columns(config, merge),
         is_global=choice.index.type.is_global,
+        recast=frozenset(
+            f.name
+            for f in fields
+            if not always_fits(own.get(f.name.lower(), f.dataType), f.dataType)
+        ),
     )
     theirs = user_columns(source)
     plan = plan_merge(request, theirs, shape)

@@ -41,12 +41,7 @@ class Typed:
 
     def surely_fits(self, wanted: T.DataType) -> bool:
         """Return whether every value of the type has a place in the other."""
-        if self.kind == wanted or isinstance(self.kind, T.NullType):
-            return True
-        if isinstance(wanted, T.StringType):
-            return True
-        own, other = _WIDTH.get(type(self.kind)), _WIDTH.get(type(wanted))
-        return own is not None and other is not None and own <= other
+        return always_fits(self.kind, wanted)
 
     def is_lost(self, wanted: T.DataType) -> Column:
         """Return whether the value, or one inside of it, does not survive."""
@@ -80,6 +75,14 @@ class Typed:
             value, other = kind.valueType, wanted.valueType
             return F.exists(F.map_values(column), lambda each: Typed(each, value).is_lost(other))
         return None
+
+
+def always_fits(kind: T.DataType, wanted: T.DataType) -> bool:
+    """Return whether every value of one type has a place in the other."""
+    if kind == wanted or isinstance(kind, T.NullType) or isinstance(wanted, T.StringType):
+        return True
+    own, other = _WIDTH.get(type(kind)), _WIDTH.get(type(wanted))
+    return own is not None and other is not None and own <= other
 
 
 def by_name(column: Column, kind: T.DataType, wanted: T.DataType) -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,12 @@ class FrameColumns:
     def only(self, names: Sequence[str]) -> FrameColumns:
         """Return those of the columns that have one of `names`."""
         return FrameColumns(T.StructType([f for f in self.schema.fields if f.name in names]))
+
+    def renamed(self, names: Mapping[str, str]) -> FrameColumns:
+        """Return those of the columns that `names` has, under the names that it gives them."""
+        fields = self.schema.fields
+        own = [T.StructField(names[f.name], f.dataType) for f in fields if f.name in names]
+        return FrameColumns(T.StructType(own))
 
     def avro_schema(self, table_name: str) -> str:
         """Return the schema that a table of these columns has; raise as `avro_schema` does."""

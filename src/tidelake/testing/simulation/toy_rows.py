@@ -59,6 +59,10 @@ class ToyColumns:
         """Return those of the columns that have one of `names`."""
         return ToyColumns({name: kind for name, kind in self.types.items() if name in names})
 
+    def renamed(self, names: Mapping[str, str]) -> ToyColumns:
+        """Return those of the columns that `names` has, under the names that it gives them."""
+        return ToyColumns({names[n]: kind for n, kind in self.types.items() if n in names})
+
     def avro_schema(self, table_name: str) -> str:
         """Return the schema that a table of these columns has."""
         fields = [
