@@ -26,13 +26,12 @@ def main() -> int:
     first, _, last = given.seeds.partition("-")
     seeds = range(int(first), int(last or int(first) + 1))
     spark = None if given.no_spark else quick_session()
-    share = None if given.no_spark else given.share
     counts: Counter[str] = Counter()
     begun, wrong = time.monotonic(), 0
     for seed in seeds:
         root = given.at / str(seed)
         shutil.rmtree(root, ignore_errors=True)
-        found = play(seed, root, spark, share=share, others=[hudi_rs])
+        found = play(seed, root, spark, share=given.share, others=[hudi_rs])
         counts += found.counts
         counts["steps"] += len(found.steps)
         if found.wrong:

@@ -65,10 +65,13 @@ _SPARK = frozenset({Do.MERGE, Do.UPDATE_WHERE, Do.DELETE_WHERE, Do.SINK, Do.DELE
 class Drawing:
     """Draws steps; `spark` is the share of writes that go through Spark where others would do."""
 
-    def __init__(self, kind: Kind, random: Random, spark: float | None) -> None:
+    def __init__(
+        self, kind: Kind, random: Random, spark: float | None, often: Mapping[Do, int]
+    ) -> None:
         self._kind = kind
         self._random = random
         self._spark = spark
+        self._weights = {**_WEIGHTS, **often}
         self._batches = 0
         self._new = 0
 
@@ -77,7 +80,7 @@ class Drawing:
         random = self._random
         weights = {
             do: n
-            for do, n in _WEIGHTS.items()
+            for do, n in self._weights.items()
             if self._is_possible(do, rows)
             and (commits or do not in SERVICES)
             and (savepoints or do is not Do.RESTORE)

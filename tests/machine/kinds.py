@@ -52,10 +52,10 @@ class Kind:
         """Return whether other engines owe the same rows, as far as whole rows are written.
 
         They merge logs by the ordering field whatever the merge mode is, have no rule for nulls in
-        it, and compare NaN and texts in ways of their own.
+        it, and compare NaN and texts in ways of their own. hudi-rs 0.5 takes one ordering column.
         """
         if not self.mor:
-            return True
+            return len(self.ordering) < 2
         return self.ordering in (("ts",), ("at",), ("day",)) and not self.has_nulls
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,6 +62,8 @@ class Played:
     steps: list[Step] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    rows: Rows | None = None
+    """What the table owes at the end to every engine; None where they may differ."""
 
     def told(self) -> str:
         """Return what was done and what was wrong."""
@@ -282,6 +284,7 @@ class Machine:
             raise WrongError(f"check: {violation.path}: {violation.problem}")
         if not self._kind.is_for_all or self._is_partial or self._is_planned:
             return
+        self.found.rows = self.truth.rows
         for other in others:
             self.found.counts[other.__name__] += 1
             self._ask(other.__name__, self.truth.rows.plain, lambda other=other: other(self._root))  # type: ignore[misc] # a default binds it
@@ -378,9 +381,11 @@ class Machine:
             )
 
 
-def drawn(seed: int, played: Machine, share: float | None) -> Iterator[Step]:
+def drawn(
+    seed: int, played: Machine, share: float | None, often: Mapping[Do, int]
+) -> Iterator[Step]:
     """Yield the steps of a seed; each is drawn with an eye on the rows that are there."""
-    drawing = Drawing(played.found.kind, Random(f"steps {seed}"), share)
+    drawing = Drawing(played.found.kind, Random(f"steps {seed}"), share, often)
     for _ in range(STEPS):
         yield played.drawn(drawing)
 
@@ -399,18 +404,25 @@ def play(
     root: Path,
     spark: SparkSession | None,
     *,
-    share: float | None = 0.2,
+    share: float = 0.2,
     steps: Sequence[Step] | None = None,
     kind: Kind | None = None,
     others: Sequence[Callable[[Path], list[Row]]] = (),
+    often: Mapping[Do, int] = {},
     reads: float = _SPARK_READS,
 ) -> Played:
-    """Play the steps of a seed, or those given, and return what was found."""
+    """Play the steps of a seed, or those given, and return what was found.
+
+    `share` of the writes that could do without go through Spark, and `often` says how often some
+    operations are drawn.
+    """
     own = kind or kind_of(seed, has_spark=spark is not None)
     played = Machine(seed, root, spark, own, reads)
     found = played.found
     try:
-        for step in drawn(seed, played, share) if steps is None else steps:
+        through_spark = None if spark is None else share
+        given = drawn(seed, played, through_spark, often) if steps is None else steps
+        for step in given:
             played.do(step)
         played.check_all(others)
     except WrongError as wrong:
