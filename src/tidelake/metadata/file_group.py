@@ -263,15 +263,12 @@ class MetadataFileGroup:
             yield from _combined(key, combine, newer[key])
 
     def _load(self) -> Iterator[_HFileLayer | _RecordLayer]:
-        base = self._slice.base_file
-        if base is not None:
-            with reading_metadata(base.path):
-                yield _HFileLayer(base.path, self._open_base(base))
+        layer, contents = self._storage.both(self._base_layer, self._log_contents)
+        if layer is not None:
+            yield layer
         logs = self._slice.log_files
         path_of: dict[int, str] = {}
         blocks: list[LogBlock] = []
-        with reading_metadata(self.file_id):
-            contents = self._storage.read_many([log.path for log in logs])
         for log, data in zip(logs, contents, strict=True):
             with reading_metadata(log.path):
                 found = decode_blocks(data)
@@ -286,6 +283,17 @@ class MetadataFileGroup:
             path = path_of[id(block)]
             with reading_metadata(path):
                 yield _layer(path, block)
+
+    def _base_layer(self) -> _HFileLayer | None:
+        base = self._slice.base_file
+        if base is None:
+            return None
+        with reading_metadata(base.path):
+            return _HFileLayer(base.path, self._open_base(base))
+
+    def _log_contents(self) -> Sequence[bytes]:
+        with reading_metadata(self.file_id):
+            return self._storage.read_many([log.path for log in self._slice.log_files])
 
     def _open_base(self, base: BaseFile) -> HFile:
         if base.size_bytes <= _READ_WHOLE_BYTES:

@@ -130,9 +130,10 @@ def slice_tasks(
     from_path = _values_from_path(state)
     pieces = list(slices)
     all_logs = () if base_only else tuple(log for piece in pieces for log in piece.log_files)
-    committed = state.committed_logs.sizes(all_logs)
+    # Where there are none, the metadata table need not be opened for their sake.
+    committed = state.committed_logs.sizes(all_logs) if all_logs else {}
     archived: frozenset[str] = frozenset()
-    if state.committed_logs.may_hold_archived(all_logs):
+    if all_logs and state.committed_logs.may_hold_archived(all_logs):
         archived = state.view.times.archived_within()
     tasks = []
     for piece in pieces:

@@ -31,6 +31,8 @@ _FOLDER_ATTEMPTS = 10
 _MOST_BYTES = (1 << 31) - 1
 
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 class LocalStorage:
@@ -211,6 +213,10 @@ class LocalStorage:
         """Delete files; a missing file is no error."""
         for path in paths:
             self.delete(path)
+
+    def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+        """Do the one, and then the other."""
+        return first(), second()
 
     def local_path(self, path: str) -> str | None:
         """Return the operating system's path of the file."""

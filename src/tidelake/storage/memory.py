@@ -6,10 +6,13 @@ import io
 from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from tidelake.errors import MissingFileError
 from tidelake.storage.protocol import FileInfo, Folder, InProcessSpec, StorageSpec, Tagged
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 _AFTER_SLASH = chr(ord("/") + 1)
 
@@ -154,6 +157,10 @@ class MemoryStorage:
             return 0, len(self._paths)
         first = bisect_left(self._paths, f"{folder}/")
         return first, bisect_left(self._paths, f"{folder}{_AFTER_SLASH}", first)
+
+    def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+        """Do the one, and then the other."""
+        return first(), second()
 
     def local_path(self, path: str) -> str | None:  # noqa: ARG002 - the protocol's parameter
         """Return None: memory has no path."""

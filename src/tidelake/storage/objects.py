@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
 
 _THREADS = 32
 _BUFFER_BYTES = 1 << 20
@@ -298,6 +300,12 @@ class ObjectStorage:
                     raise
             time.sleep(delay_ms / 1000)  # noqa: TID251 - as the client, which has its own clock
         return act()
+
+    def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+        """Do two things of which neither waits for the other, at once."""
+        with ThreadPoolExecutor(1) as pool:
+            beside = pool.submit(second)
+            return first(), beside.result()
 
     def local_path(self, path: str) -> str | None:  # noqa: ARG002 - the protocol's parameter
         """Return None: objects have no path."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
 from typing_extensions import Never, override
 
 from tidelake.errors import ConfigError
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,12 @@ class Storage(Protocol):
 
     def delete_all(self, paths: Sequence[str]) -> None:
         """Delete files, with few requests and in any order; a missing file is no error."""
+
+    def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+        """Do two things of which neither waits for the other, at once where that saves time.
+
+        Where it does not, the first comes first.
+        """
 
     def local_path(self, path: str) -> str | None:
         """Return the operating system's path of the file when it has one."""

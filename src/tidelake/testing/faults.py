@@ -11,6 +11,8 @@ from tidelake.model import Word
 from tidelake.storage import FileInfo, Folder, InProcessSpec, Storage, StorageSpec, Tagged
 
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 class Crash(BaseException):
@@ -132,6 +134,10 @@ class FaultyStorage:
         """Delete files one by one, so that a crash can come in between."""
         for path in paths:
             self.delete(path)
+
+    def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+        """Do the one, and then the other."""
+        return first(), second()
 
     def local_path(self, path: str) -> str | None:
         """Return the operating system's path of the file when it has one."""

@@ -14,6 +14,8 @@ from tidelake.view.table_view import AsOf, TableView, is_by
 #: How many written files are looked at, newest first: enough for all that most tables keep active,
 #: and a bound for the others.
 _LOOKED_AT = 4096
+#: So many commits are read at a time.
+_AT_ONCE = 32
 
 
 def refuse_missing_files(
@@ -38,12 +40,16 @@ def refuse_missing_files(
     since = min((_opened(present.get(group)) for group in only), default="~") if only else ""
     found: dict[FileGroupId, MissingFiles] = {}
     looked_at = 0
-    for instant in reversed(view.writes_in_order()):
-        if as_of is not None and not is_by(instant, as_of):
-            continue
-        took_effect = instant.completion_time if view.by_completion_time else instant.requested_time
-        if looked_at >= _LOOKED_AT or (took_effect or "") < since:
+    writes = [
+        i
+        for i in reversed(view.writes_in_order())
+        if (as_of is None or is_by(i, as_of)) and _took_effect(view, i) >= since
+    ]
+    for number, instant in enumerate(writes):
+        if looked_at >= _LOOKED_AT:
             return
+        if number % _AT_ONCE == 0:
+            view.contents.load_commit_metadata(writes[number : number + _AT_ONCE])
         stats = view.contents.commit_metadata(instant).partition_to_write_stats
         for partition, of in stats.items():
             looked_at += len(of)
@@ -59,6 +65,11 @@ def refuse_missing_files(
                     found[group] = MissingFiles(view, present.get(group))
                 if found[group].has(instant, stat):
                     raise MissingFileError(stat.path)
+
+
+def _took_effect(view: TableView, instant: Instant) -> str:
+    by_completion = view.by_completion_time
+    return (instant.completion_time if by_completion else instant.requested_time) or ""
 
 
 class MissingFiles:

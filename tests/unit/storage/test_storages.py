@@ -44,6 +44,20 @@ def test_what_was_put_is_read_back(storage: Storage) -> None:
     assert (found.name, found.size_bytes) == ("a.bin", 11)
 
 
+def test_both_of_two_are_done(storage: Storage) -> None:
+    storage.put("a", b"1")
+    storage.put("b", b"2")
+    assert storage.both(lambda: storage.read("a"), lambda: storage.read("b")) == (b"1", b"2")
+    with pytest.raises(MissingFileError):
+        storage.both(lambda: storage.read("a"), lambda: storage.read("c"))
+
+
+def test_objects_are_asked_for_at_once() -> None:
+    storage = ObjectStorage(MemoryStore(), StorageSpec("s3://bucket/table"))
+    meeting = threading.Barrier(2, timeout=60)
+    assert sorted(storage.both(meeting.wait, meeting.wait)) == [0, 1]
+
+
 def test_ranges_stop_at_the_end_of_the_file(storage: Storage) -> None:
     storage.put("a", b"0123456789")
     ranges = [(0, 3), (8, 5), (10, 4), (50, 1), (2, 0)]
