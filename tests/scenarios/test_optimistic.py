@@ -37,7 +37,7 @@ from tidelake.operations import write_session
 from tidelake.services import compaction
 from tidelake.storage import LocalStorage
 from tidelake.testing import FaultyStorage, ManualClock
-from tidelake.timeline import Timeline, reload_timeline
+from tidelake.timeline import Timeline, TimelineContents, reload_timeline
 from tidelake.txn import concurrency
 from tidelake.txn.conflicts import candidates
 from tidelake.txn.conflicts import early_detection as early
@@ -585,7 +585,9 @@ def test_B_29_a_plan_that_vanishes(tmp_path: Path) -> None:
         if name == "read" and path.endswith("clustering.requested") and gone:
             gone.pop().unlink()
 
-    writing.txn._storage = FaultyStorage(lake.storage, vanish)
+    faulty = FaultyStorage(lake.storage, vanish)
+    writing.txn._storage = faulty
+    writing.txn._contents = TimelineContents(faulty, writing.txn.config)
     writing.commit()
     assert gone == []
     assert lake.values() == {"a": 1, "b": 2}

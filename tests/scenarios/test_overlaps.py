@@ -24,8 +24,8 @@ from tidelake.env import Env
 from tidelake.errors import SameWriteError, WriteConflictError
 from tidelake.model import Action, Commit, Instant, TableType
 from tidelake.model.table_format import TableFormat
-from tidelake.operations.staged_write import bring_in
-from tidelake.operations.write_session import WriteSession
+from tidelake.operations.staged_write import bring_in, bring_in_at_once
+from tidelake.operations.write_session import WriteSession, Choice
 from tidelake.services import archive_plan, compaction
 from tidelake.services.archive import archive
 from tidelake.spark.datasource import writer as datasource_writer
@@ -37,6 +37,7 @@ from tidelake.txn import concurrency
 from tidelake.txn.conflicts import candidates
 from tidelake.txn.conflicts import judge as conflict
 from tidelake.txn.conflicts.candidates import Start
+from tidelake.txn.locks import TableLock
 from tidelake.txn.protocol import begin as opening
 from tidelake.txn.protocol import retry
 from tidelake.txn.protocol import transaction as protocol
@@ -576,20 +577,27 @@ def test_the_data_source_retries(tmp_path: Path) -> None:
     )
     others = [row("a", 2)]
 
-    def interrupted(session: WriteSession, *given: Any) -> Commit:
+    def interrupted(
+        lock: TableLock | None, look: Callable[[], tuple[WriteSession, Choice]], *given: Any
+    ) -> Commit:
         with pytest.MonkeyPatch.context() as patch:
-            commit = session.commit
 
-            def late(*args: Any, **named: Any) -> Commit:
-                if others:
-                    lake.write([others.pop()])
-                return commit(*args, **named)
+            def looked() -> tuple[WriteSession, Choice]:
+                session, choice = look()
+                commit = session.commit
 
-            patch.setattr(session, "commit", late)
-            return bring_in(session, *given)
+                def late(*args: Any, **named: Any) -> Commit:
+                    if others:
+                        lake.write([others.pop()])
+                    return commit(*args, **named)
+
+                patch.setattr(session, "commit", late)
+                return session, choice
+
+            return bring_in_at_once(lock, looked, *given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasource_writer, "bring_in", interrupted)
+        patch.setattr(datasource_writer, "bring_in_at_once", interrupted)
         patch.setattr(retry, "_FIRST_DELAY_MS", 10)
         writer.commit([laid])
     assert others == []

@@ -268,7 +268,8 @@ def test_A_10_a_lease_lost_in_the_critical_section(storage: MemoryStorage) -> No
     armed = {"now": False}
 
     def stall(_number: int, name: str, path: str) -> None:
-        if armed["now"] and name == "files_below" and ".temp" in path:
+        # The lock is looked at in front of the completed file.
+        if armed["now"] and (name, path) == ("read", LOCK_FILE):
             armed["now"] = False
             clock.sleep_ms(LEASE_MS + 1_000)
             other = Writer(storage, clock, 2)

@@ -262,9 +262,7 @@ def heartbeat_outside_the_lock(patch: pytest.MonkeyPatch) -> None:
 
 
 def lost_lock_unnoticed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Concurrency, "ensure", lambda _: None)
-    # Nor is it behind the file.
-    patch.setattr(TableLock, "is_held", lambda _: True)
+    _nobody_looks(patch)
 
 
 def nobody_looks_behind(patch: pytest.MonkeyPatch) -> None:
@@ -277,8 +275,15 @@ def no_lock(patch: pytest.MonkeyPatch) -> None:
         return nullcontext()
 
     patch.setattr(Concurrency, "section", open_door)
+    _nobody_looks(patch)
+
+
+def _nobody_looks(patch: pytest.MonkeyPatch) -> None:
+    """Take the lock for ours in front of a file, and behind it."""
     patch.setattr(Concurrency, "ensure", lambda _: None)
+    patch.setattr(Concurrency, "ensure_lasting", lambda _: None)
     patch.setattr(TableLock, "is_held", lambda _: True)
+    patch.setattr(TableLock, "give_back", lambda *_, **__: True)
 
 
 def conflicts_not_judged(patch: pytest.MonkeyPatch) -> None:

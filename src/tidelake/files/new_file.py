@@ -34,6 +34,7 @@ class NewFile:
         self._storage = storage
         self._instant = spec.instant_time
         self._owner = spec.owner
+        self._waits = spec.waits
         self._kind = kind
         self._marker = marker_path(spec.marker_folder, path, kind)
         self.path = path
@@ -95,7 +96,7 @@ class NewFile:
 
     def _refuse_lost(self) -> None:
         """Take the file away and raise `InstantLostError` when somebody ended the write."""
-        if not is_wanted(self._storage, self._instant, self._owner):
+        if not is_wanted(self._storage, self._instant, self._owner, waits=self._waits):
             delete_unwanted(self._storage, self.path, self._kind, self._instant)
             self._storage.delete(self._marker)
             raise InstantLostError(

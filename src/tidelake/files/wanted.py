@@ -17,12 +17,15 @@ from tidelake.formats.marker_name import MarkerKind, heartbeat_path, seal_path
 from tidelake.storage import Storage
 
 
-def is_wanted(storage: Storage, instant_time: str, owner: str | None = None) -> bool:
+def is_wanted(
+    storage: Storage, instant_time: str, owner: str | None = None, *, waits: bool = False
+) -> bool:
     """Return whether the writer of an instant still waits for files; see `formats.marker_name`.
 
-    The seal is looked for first: it goes after the heartbeat.
+    The seal is looked for first: it goes after the heartbeat. There is none yet where the writer
+    `waits` for its tasks.
     """
-    if storage.stat(seal_path(instant_time, owner)) is not None:
+    if not waits and storage.stat(seal_path(instant_time, owner)) is not None:
         return False
     path = heartbeat_path(instant_time)
     if owner is None:

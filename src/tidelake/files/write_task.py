@@ -122,7 +122,7 @@ class WriteSpec:
     `cdc` is set for tables that log their changes. `column_sets` are those of partial rows; with
     `completes_new`, partial rows whose key a file group does not have are logged whole, and null
     where they bring nothing. `owner` is what the heartbeat says when others might take the instant
-    over.
+    over. An instant that `waits` is sealed by the process that runs the tasks, once all have ended.
     """
 
     storage: StorageSpec
@@ -144,6 +144,7 @@ class WriteSpec:
     column_sets: tuple[ColumnSet, ...] = ()
     completes_new: bool = False
     owner: str | None = None
+    waits: bool = False
     parquet: ParquetSettings = field(default_factory=ParquetSettings)
     log: LogSettings = field(default_factory=LogSettings)
 

@@ -117,17 +117,27 @@ class MetadataTableKeeper:
         self._fill_index = fill_index
         self._options = options or KeeperOptions()
         self._config: TableConfig | None = None
+        self._found: tuple[TableConfig, OwnTable] | None = None
+        """The metadata table as it was prepared, with the table's settings by then."""
         self._begun: str | None = None
         """The write whose tasks may write to the record index."""
 
-    def prepare(self, config: TableConfig, timeline: Timeline, times: InstantTimes) -> TableConfig:
+    def prepare(
+        self,
+        config: TableConfig,
+        timeline: Timeline,
+        times: InstantTimes,
+        *,
+        is_fresh: bool = False,
+    ) -> TableConfig:
         """Make good what earlier writers left out, and keep the names of what will be kept.
 
         Raises `UnsupportedTableError` while an index is being built, and `CorruptFileError` or
         `MissingFileError` when the metadata table cannot be read.
         """
-        # Somebody may have built or dropped an index since the caller looked.
-        config = load_table_config(self._env.storage)
+        if not is_fresh:
+            # Somebody may have built or dropped an index since the caller looked.
+            config = load_table_config(self._env.storage)
         with _beside_builders(times):
             self._config = self._prepared(config, timeline, times)
         return self._config
@@ -144,10 +154,13 @@ class MetadataTableKeeper:
         if self._options.rebuild or not is_there or self._lacks_index(config):
             return self._build(config, timeline, times)
         with reading_metadata(""):
-            own = OwnTable.load(self._env.storage)
+            own = OwnTable.load(self._env.storage, config)
         if own is None:
             config = without.prepare(config, timeline, times)
             return self._build(config, timeline, times) if wanted else config
+        with reading_metadata(""):
+            if unknown(timeline.writes(), timeline, own.timeline, own.contents):
+                own.refuse_split()
         config = self._keep_only(self._kept(config), config)
         lost = own.lost_partitions(config.metadata_partitions)
         if lost:
@@ -163,6 +176,7 @@ class MetadataTableKeeper:
         self._drop_unfinished(own, times)
         self._config = config
         self._repair(own, config, timeline, times)
+        self._found = (self._config, own)
         return self._config
 
     def _lacks_index(self, config: TableConfig) -> bool:
@@ -207,7 +221,7 @@ class MetadataTableKeeper:
         if RECORD_INDEX not in config.metadata_partitions:
             return None
         with reading_metadata(RECORD_INDEX):
-            own = OwnTable.load(self._env.storage)
+            own = OwnTable.load(self._env.storage, config)
             if own is None:
                 return None
             ids = tuple(own.file_ids(RECORD_INDEX))
@@ -355,12 +369,15 @@ class MetadataTableKeeper:
         bounds = bounds_of_files(self._env.storage, paths, metadata.schema, columns)
         return FileChanges(written=written, replaced=replaced, bounds=bounds)
 
-    def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
-        """Write down what the instant did to files, in a deltacommit of the same time."""
+    def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> bool:
+        """Write down what the instant did to files, in a deltacommit of the same time.
+
+        Return whether the last thing done was a look at the lock.
+        """
         with _beside_builders(times):
             own = self._own()
             if own is None or self._config is None:
-                return
+                return False
             with reading_metadata(""):
                 own = keep_small(
                     self._env,
@@ -370,7 +387,7 @@ class MetadataTableKeeper:
                     delta_commits=self._options.compact_after,
                     compact_groups=self._compact_groups,
                 )
-            self._write(own, instant_time, changes, times)
+            return self._write(own, instant_time, changes, times)
 
     def undo(self, instant_time: str, times: InstantTimes) -> bool:
         """Take the deltacommit of an instant off, unless it went into a base file meanwhile."""
@@ -438,15 +455,23 @@ class MetadataTableKeeper:
 
     def _own(self) -> OwnTable | None:
         # A transaction may go on in another process, and others may build indexes meanwhile.
-        self._config = load_table_config(self._env.storage)
-        if FILES not in self._config.metadata_partitions:
+        storage, prepared = self._env.storage, self._found
+        # What it is now is of use only where the table's settings are what they were.
+        config, own = storage.both(
+            lambda: load_table_config(storage),
+            lambda: None if prepared is None else _reloaded(prepared[1]),
+        )
+        self._config = config
+        if FILES not in config.metadata_partitions:
             return None
+        if prepared is not None and prepared[0] == config and own is not None:
+            return own
         with reading_metadata(""):
-            return OwnTable.load(self._env.storage, again=True)
+            return OwnTable.load(storage, config)
 
     def _write(
         self, own: OwnTable, instant_time: str, changes: FileChanges, times: InstantTimes
-    ) -> None:
+    ) -> bool:
         with reading_metadata(""):
             told = self._with_ghosts(own, changes)
             updates: Updates = {FILES: file_records(told, own.config.table_version)}
@@ -454,7 +479,7 @@ class MetadataTableKeeper:
             index_logs = self._index_logs(own, instant_time, changes)
             is_begun = instant_time == self._begun and own.has(instant_time)
             self._begun = None
-            own.commit(instant_time, updates, times, index_logs, is_begun=is_begun)
+            return own.commit(instant_time, updates, times, index_logs, is_begun=is_begun)
 
     def _index_logs(
         self, own: OwnTable, instant_time: str, changes: FileChanges
@@ -498,6 +523,15 @@ class MetadataTableKeeper:
                 return found
         self._config = self._keep_only(config.metadata_partitions - STATISTICS, config)
         return {}
+
+
+def _reloaded(own: OwnTable) -> OwnTable | None:
+    """Return a metadata table as it is now, None where that cannot be told by what it was."""
+    try:
+        with reading_metadata(""):
+            return own.reloaded()
+    except (CorruptFileError, MissingFileError):
+        return None
 
 
 def _has_gap(own: OwnTable, instant_time: str, changes: FileChanges) -> bool:

@@ -9,9 +9,25 @@ from tidelake.errors import NotATableError, TableNotFoundError
 from tidelake.metadata.file_group import reading_metadata
 from tidelake.metadata.names import METADATA_FOLDER
 from tidelake.storage import Storage, SubStorage
-from tidelake.timeline import load_table_config
+from tidelake.timeline import Timeline, load_table_config, reload_timeline
 
 _log = logging.getLogger(__name__)
+
+
+def load_own_timeline(
+    table: Storage, layout: TableConfig | None = None
+) -> tuple[SubStorage, TableConfig, Timeline] | None:
+    """Return what `load_own_config` does, and the timeline; for `layout` see `OwnTable.load`."""
+    if layout is None:
+        found, listed = load_own_config(table), None
+    else:
+        guess = f"{METADATA_FOLDER}/{layout.timeline_folder}"
+        found, listed = table.both(lambda: load_own_config(table), lambda: table.list(guess))
+    if found is None:
+        return None
+    folder, config = found
+    is_there = layout is not None and layout.timeline_folder == config.timeline_folder
+    return folder, config, reload_timeline(folder, config, listed if is_there else None)
 
 
 def load_own_config(table: Storage) -> tuple[SubStorage, TableConfig] | None:

@@ -26,7 +26,7 @@ from tidelake.formats.metadata_record import file_group_of
 from tidelake.formats.metadata_schema import record_schema_text
 from tidelake.metadata.file_group import WAY_OUT
 from tidelake.metadata.names import FILES, METADATA_FOLDER, group_file_id, is_build
-from tidelake.metadata.own_config import load_own_config
+from tidelake.metadata.own_config import load_own_timeline
 from tidelake.model import Action, FileGroupId, FileSlice, State
 from tidelake.storage import Storage
 from tidelake.timeline import (
@@ -91,17 +91,21 @@ class OwnTable:
         self.contents = TimelineContents(storage, config)
 
     @classmethod
-    def load(cls, table: Storage, *, again: bool = False) -> Self | None:
+    def load(cls, table: Storage, layout: TableConfig | None = None) -> Self | None:
         """Return the metadata table of the table in that storage, or None when none lies there.
 
-        `again` says that the caller has loaded it before.
+        `layout` are the settings of the table, of whose layout its metadata table is as well: its
+        timeline is listed while its own settings are read.
         """
-        found = load_own_config(table)
-        if found is None:
-            return None
-        folder, config = found
-        load = reload_timeline if again else load_timeline
-        return cls(folder, config, load(folder, config))
+        found = load_own_timeline(table, layout)
+        return None if found is None else cls(*found)
+
+    def refuse_split(self) -> None:
+        """Raise `UnsupportedTableError` when an upgrade has left half of the timeline elsewhere.
+
+        That is asked where something is missing that the table has completed.
+        """
+        load_timeline(self.storage, self.config)
 
     def reloaded(self) -> OwnTable:
         """Return the same table as it is now."""
@@ -151,13 +155,14 @@ class OwnTable:
         written: Sequence[WriteStat] = (),
         *,
         is_begun: bool = False,
-    ) -> None:
+    ) -> bool:
         """Write a deltacommit with these records; what an earlier attempt left is replaced.
 
         `written` are log files of it that are there already. One that `is_begun` has nothing else.
+        Return what `publish` does.
         """
         # Who was stopped for long may find a table that others have built anew since it looked.
-        times.ensure()
+        times.ensure_lasting()
         if not is_begun:
             if self.has(instant_time):
                 self.forget(instant_time, times, but={stat.path for stat in written})
@@ -169,7 +174,7 @@ class OwnTable:
         ]
         stats = [_stat(log, instant_time) for log in logs]
         stats += [replace(stat, **ZEROS) for stat in written]
-        self.complete(instant_time, Action.DELTACOMMIT, stats, times)
+        return self.complete(instant_time, Action.DELTACOMMIT, stats, times)
 
     def _put(self, log: LogToWrite) -> LogToWrite:
         """Write a log file and return it, under another name when somebody else has taken its own.
@@ -219,8 +224,8 @@ class OwnTable:
         stats: Sequence[WriteStat],
         times: InstantTimes,
         operation: str = UPSERT,
-    ) -> None:
-        """Publish the completed file of an instant."""
+    ) -> bool:
+        """Publish the completed file of an instant; return what `publish` does."""
         by_partition: dict[str, tuple[WriteStat, ...]] = {}
         for stat in stats:
             partition = stat.partition_path or ""
@@ -233,23 +238,29 @@ class OwnTable:
             operation_type=operation,
         )
         path = self.publisher.completed_path(instant_time, action, self.next_time(times))
-        self.publish(path, self.publisher.encode(metadata), times)
+        if action is Action.DELTACOMMIT:
+            times.ensure_lasting()
+        else:
+            times.ensure()
+        return self.publish(path, self.publisher.encode(metadata), times)
 
-    def publish(self, path: str, content: bytes, times: InstantTimes) -> None:
+    def publish(self, path: str, content: bytes, times: InstantTimes) -> bool:
         """Put a completed file, and take it back when others may have come in before it appeared.
 
         They may have built the table anew, with an instant of the same time: what lies there then
-        is theirs.
+        is theirs. Return whether the lock was looked at behind the file, which is there already
+        where an attempt left it.
         """
-        times.ensure()
-        if self.storage.put_if_absent(path, content):
-            try:
-                times.ensure()
-            except TidelakeError:
-                with suppress(MissingFileError):
-                    if self.storage.read(path) == content:
-                        self.storage.delete(path)
-                raise
+        if not self.storage.put_if_absent(path, content):
+            return False
+        try:
+            times.ensure()
+        except TidelakeError:
+            with suppress(MissingFileError):
+                if self.storage.read(path) == content:
+                    self.storage.delete(path)
+            raise
+        return True
 
     def has(self, instant_time: str) -> bool:
         """Return whether any file of the instant's deltacommit is on the timeline."""

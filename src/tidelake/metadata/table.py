@@ -42,7 +42,7 @@ from tidelake.metadata.names import (
     PARTITION_STATS,
     RECORD_INDEX,
 )
-from tidelake.metadata.own_config import load_own_config
+from tidelake.metadata.own_config import load_own_config, load_own_timeline
 from tidelake.model import ColumnStats, Instant
 from tidelake.storage import FileInfo, Storage
 from tidelake.timeline import (
@@ -111,12 +111,11 @@ class MetadataTable:
     def _open(cls, storage: Storage, config: TableConfig, timeline: Timeline) -> Self | None:
         if FILES not in config.metadata_partitions:
             return None
-        found = load_own_config(storage)
-        if found is None:
-            return None
-        folder, own_config = found
         with reading_metadata(""):
-            own_timeline = reload_timeline(folder, own_config)
+            found = load_own_timeline(storage, config)
+            if found is None:
+                return None
+            folder, own_config, own_timeline = found
             contents = TimelineContents(folder, own_config)
             missing = unknown(timeline.writes(), timeline, own_timeline, contents)
         if missing:

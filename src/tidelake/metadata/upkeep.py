@@ -348,6 +348,7 @@ def clean(env: Env, own: OwnTable, times: InstantTimes) -> None:
         extra_metadata={},
     )
     path = own.publisher.completed_path(instant_time, Action.CLEAN, own.next_time(times))
+    times.ensure()
     own.publish(path, plans.encode(done), times)
 
 

@@ -77,8 +77,9 @@ class Compactor:
 
         A call is reason enough, unless `only_if_due` or the options name a trigger.
         """
-        session = self._session()
+        return self._scheduled(self._session(), only_if_due=only_if_due)
 
+    def _scheduled(self, session: WriteSession, *, only_if_due: bool = False) -> str | None:
         def make_plan(timeline: Timeline, requested_time: str) -> bytes | None:
             state = _state(session.state, timeline)
             made = self._made(session, state, requested_time, only_if_due=only_if_due)
@@ -112,8 +113,7 @@ class Compactor:
 
     def pending(self) -> Sequence[Instant]:
         """Return the compactions that wait to be carried out, oldest first."""
-        pending = self._session().state.timeline.pending
-        return [i for i in pending if i.planned_as is Action.COMPACTION]
+        return _pending(self._session())
 
     def inline(self) -> None:
         """Do what a write asks for once it has committed; what fails leaves a warning."""
@@ -133,14 +133,19 @@ class Compactor:
 
         Return the last commit made, None when there was nothing to do.
         """
-        commit = self.run_pending()
-        planned = self.schedule()
+        session = self._session()
+        waiting = _pending(session)
+        commit = self._run_all(waiting)
+        planned = self._scheduled(self._session() if waiting else session)
         return commit if planned is None else self._run_planned(planned)
 
     def run_pending(self) -> Commit | None:
         """Carry out every plan, oldest first; return the last commit made."""
+        return self._run_all(self.pending())
+
+    def _run_all(self, waiting: Sequence[Instant]) -> Commit | None:
         commit = None
-        for instant in self.pending():
+        for instant in waiting:
             commit = self._run_planned(instant.requested_time)
         return commit
 
@@ -167,6 +172,7 @@ class Compactor:
                 concurrency=session.concurrency,
                 roll_back=self._options.failed_writes is FailedWritesPolicy.EAGER,
                 use_markers=self._options.rollback_using_markers,
+                contents=session.state.contents,
             ) as txn:
                 return self._carried_out(session, txn, instant)
         except (InstantLostError, PlanCompletedError):
@@ -209,6 +215,7 @@ class Compactor:
                     bounded_columns=session.keeper.bounded_columns(txn.config),
                 ),
                 owner=txn.owner,
+                waits=self._runner.waits,
                 # What changed was logged, or can be told, by the writes that changed it.
                 cdc=None,
             ),
@@ -256,6 +263,11 @@ def inline_compaction(
     ).inline
 
 
+def _pending(session: WriteSession) -> list[Instant]:
+    pending = session.state.timeline.pending
+    return [i for i in pending if i.planned_as is Action.COMPACTION]
+
+
 def _readable_plan(state: TableState, instant: Instant) -> CompactionPlan:
     try:
         return state.contents.compaction_plan(instant)
@@ -275,6 +287,7 @@ def _state(state: TableState, timeline: Timeline) -> TableState:
         config=state.config,
         timeline=timeline,
         options=replace(state.options, partition_values_from_path=False),
+        contents=state.contents,
     )
 
 

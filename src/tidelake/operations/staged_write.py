@@ -6,9 +6,10 @@ partition into files of their own, and whoever commits finds the file groups and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -28,6 +29,8 @@ from tidelake.read.scan import read_spec, slice_tasks
 from tidelake.records._polars import polars as pl
 from tidelake.records.schema import PARTITION_PATH, RECORD_KEY
 from tidelake.txn import Transaction
+from tidelake.txn.locks import TableLock
+from tidelake.view import KnownFiles
 from tidelake.write.arrow_keys import bucket_words, partition_paths, record_keys
 from tidelake.write.groups import LiveGroup
 from tidelake.write.operation import CHANGING, REPLACING, planned_partitions, planned_stats
@@ -38,16 +41,21 @@ from tidelake.write.write_work import WriteWork, gathered
 
 #: Rows are laid aside in files of about this many bytes.
 _STAGED_BYTES = 64 << 20
+#: So many bytes of rows a task passes on with what it says of itself. Spark's driver holds the
+#: messages of all tasks, which are thousands.
+_PASSED_ON_BYTES = 16 << 10
 _WRITERS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """Rows of one partition that a task laid aside."""
+    """Rows of one partition that a task laid aside, or passes on as they are if they are few."""
 
     partition: str
-    path: str
+    path: str | None
     rows: int
+    content: bytes = field(default=b"", repr=False)
+    """The rows, where they lie nowhere."""
 
 
 def keyed(batch: pa.RecordBatch, choice: Choice) -> pa.RecordBatch:
@@ -73,7 +81,7 @@ def stage(
     choice: Choice,
     token: WriteToken,
 ) -> list[StagedFile]:
-    """Lay the rows of one task aside, a file for each partition."""
+    """Lay the rows of one task aside, a file for each partition, unless they are very few."""
     held: dict[str, list[pa.RecordBatch]] = {}
     sizes: dict[str, int] = {}
     staged: list[StagedFile] = []
@@ -81,12 +89,8 @@ def stage(
     def flush(partition: str) -> None:
         own = held.pop(partition)
         sizes.pop(partition)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, own[0].schema) as stream:
-            for piece in own:
-                stream.write_batch(piece)
         path = f"{area.folder}/{token.format()}-{len(staged)}.arrow"
-        env.storage.put(path, sink.getvalue().to_pybytes())
+        env.storage.put(path, _encoded(own))
         rows = sum(map(len, own))
         staged.append(StagedFile(partition=partition, path=path, rows=rows))
 
@@ -99,46 +103,88 @@ def stage(
             sizes[partition] = sizes.get(partition, 0) + piece.nbytes
         while sum(sizes.values()) > _STAGED_BYTES:
             flush(max(sizes, key=lambda p: sizes[p]))
+    if not staged and sum(sizes.values()) <= _PASSED_ON_BYTES:
+        few = [
+            StagedFile(partition=p, path=None, rows=sum(map(len, own)), content=_encoded(own))
+            for p, own in sorted(held.items())
+        ]
+        if sum(len(file.content) for file in few) <= _PASSED_ON_BYTES:
+            return few
     for partition in sorted(held):
         flush(partition)
     return staged
+
+
+def _encoded(batches: Sequence[pa.RecordBatch]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def bring_in(
     session: WriteSession, choice: Choice, staged: Sequence[StagedFile], token: WriteToken
 ) -> Commit:
     """Write rows that were laid aside to their file groups, and commit."""
+    _refuse_global(choice)
+    work = _Staged(session, choice, staged)
+    # The rings of buckets are those that the session found.
+    looked_up = choice.index.is_ring
+    with session.begin(choice.operation, choice.write_id, looked_up=looked_up) as txn:
+        return _brought_in(txn, session, choice, work, token)
+
+
+def bring_in_at_once(
+    lock: TableLock | None,
+    look: Callable[[], tuple[WriteSession, Choice]],
+    staged: Sequence[StagedFile],
+    token: WriteToken,
+) -> Commit:
+    """Do what `bring_in` does with a single look at the table, `look`, made under its lock."""
+    with nullcontext() if lock is None else lock.held():
+        session, choice = look()
+        _refuse_global(choice)
+        txn = session.begin(choice.operation, choice.write_id, looked_up=False, is_fresh=True)
+    with txn:
+        session.delete_leftovers()
+        return _brought_in(txn, session, choice, _Staged(session, choice, staged), token)
+
+
+def _refuse_global(choice: Choice) -> None:
     if choice.index.type.is_global:
         raise ConfigError(
             f"the data source does not look for keys in every partition, as {choice.index.type} "
             "wants it",
             next_step="write with Table.upsert, or choose another index",
         )
-    work = _Staged(session, choice, staged)
-    # The rings of buckets are those that the session found.
-    looked_up = choice.index.is_ring
-    with session.begin(choice.operation, choice.write_id, looked_up=looked_up) as txn:
-        rings: Rings = {}
-        if choice.operation in REPLACING:
-            if choice.index.is_ring:
-                rings = session.renewed_rings(choice.index, work.workload.partitions)
-                work.placed(rings)
-            plan, replaced = session.plan_overwrite(txn, choice, work.workload)
-            profile = planned_partitions(work.workload, replaced)
-        else:
-            workload = work.looked_up(txn)
-            plan, replaced = session.plan(txn, choice, workload), {}
-            profile = planned_stats(work.workload, plan)
-        txn.start(profile)
-        stats = work.write(txn, plan, token)
-        return session.commit_replacing(
-            txn,
-            stats,
-            choice.schema.avro,
-            replaced,
-            lambda gone: gone.forget_here(token),
-            rings=rings,
-        )
+
+
+def _brought_in(
+    txn: Transaction, session: WriteSession, choice: Choice, work: _Staged, token: WriteToken
+) -> Commit:
+    rings: Rings = {}
+    if choice.operation in REPLACING:
+        if choice.index.is_ring:
+            rings = session.renewed_rings(choice.index, work.workload.partitions)
+            work.placed(rings)
+        plan, replaced = session.plan_overwrite(txn, choice, work.workload)
+        profile = planned_partitions(work.workload, replaced)
+    else:
+        files = session.listed(work.partitions)
+        workload = work.looked_up(txn, files)
+        plan, replaced = session.plan(txn, choice, workload, files=files), {}
+        profile = planned_stats(work.workload, plan)
+    txn.start(profile)
+    stats = work.write(txn, plan, token)
+    return session.commit_replacing(
+        txn,
+        stats,
+        choice.schema.avro,
+        replaced,
+        lambda gone: gone.forget_here(token),
+        rings=rings,
+    )
 
 
 class _Staged:
@@ -166,21 +212,28 @@ class _Staged:
                 counts[partition, entry["values"]] = entry["counts"]
         return Workload(counts=counts)
 
-    def looked_up(self, txn: Transaction) -> Workload:
-        """Find the file groups of keys, and count the rows anew."""
+    @property
+    def partitions(self) -> list[str]:
+        """Return the partitions that the rows belong to, sorted."""
+        return sorted(self._by_partition)
+
+    def looked_up(self, txn: Transaction, files: KnownFiles | None = None) -> Workload:
+        """Find the file groups of keys, and count the rows anew; `files` are those there are."""
         index, operation = self._choice.index, self._choice.operation
         policy = self._session.options.insert_duplicates
         if operation is WriteOperation.INSERT and policy is not DuplicatePolicy.NONE:
-            self._leave_out_known(txn, policy)
+            self._leave_out_known(txn, policy, files)
         if index.is_ring:
-            return self.placed(self._session.rings(index, list(self._by_partition)))
+            return self.placed(self._session.rings(index, self.partitions))
         if not index.is_bucket and operation in CHANGING:
-            self._found = self._files(txn, revives=True)
+            self._found = self._files(txn, files, revives=True)
         self.workload = self._counted()
         return self.workload
 
-    def _files(self, txn: Transaction, *, revives: bool) -> dict[str, pa.Array]:
-        live = self._session.live(txn, sorted(self._by_partition))
+    def _files(
+        self, txn: Transaction, files: KnownFiles | None, *, revives: bool
+    ) -> dict[str, pa.Array]:
+        live = self._session.live(txn, self.partitions, files)
         return {
             partition: self._files_of(
                 partition, [g for g in live if g.id.partition == partition], revives=revives
@@ -188,9 +241,11 @@ class _Staged:
             for partition in self._by_partition
         }
 
-    def _leave_out_known(self, txn: Transaction, policy: DuplicatePolicy) -> None:
+    def _leave_out_known(
+        self, txn: Transaction, policy: DuplicatePolicy, listed: KnownFiles | None
+    ) -> None:
         """Leave out the rows of keys that the table has; raise `SchemaError` if that is asked."""
-        for partition, files in self._files(txn, revives=False).items():
+        for partition, files in self._files(txn, listed, revives=False).items():
             keys = self._rows(partition).column(RECORD_KEY)
             if policy is DuplicatePolicy.FAIL:
                 clash = keys.filter(pc.is_valid(files)).to_pylist()
@@ -236,7 +291,7 @@ class _Staged:
 
     def write(self, txn: Transaction, plan: WritePlan, token: WriteToken) -> list[WriteStat]:
         work = WriteWork(
-            spec=self._session.spec(txn, self._choice),
+            spec=replace(self._session.spec(txn, self._choice), waits=True),
             plan=plan,
             is_delete=self._choice.is_delete,
             is_sorted=False,
@@ -272,10 +327,11 @@ class _Staged:
         yield from made.combine_chunks().to_batches()
 
     def _rows(self, partition: str) -> pa.Table:
-        tables = [
-            pa.ipc.open_stream(self._storage.read(file.path)).read_all()
+        contents = (
+            file.content if file.path is None else self._storage.read(file.path)
             for file in self._by_partition[partition]
-        ]
+        )
+        tables = [pa.ipc.open_stream(content).read_all() for content in contents]
         rows = pa.concat_tables(tables).combine_chunks()
         chosen = self._chosen.get(partition)
         return rows if chosen is None else rows.filter(chosen)

@@ -17,7 +17,7 @@ from tidelake.storage import Storage
 
 _log = logging.getLogger(__name__)
 
-_ROOT = ".hoodie/.temp/.tidelake"
+STAGING_ROOT = ".hoodie/.temp/.tidelake"
 _SIGN = "alive"
 #: A write that takes rows gives a sign of life at least this often.
 _SIGN_EVERY_MS = 10 * 60_000
@@ -29,11 +29,12 @@ class StagingArea:
 
     folder: str
     signed_ms: int = 0
+    """When the last sign of life was given, or the folder was chosen."""
 
     @classmethod
     def of_new_write(cls, env: Env) -> StagingArea:
-        """Return a folder that nobody else takes."""
-        return cls(folder=f"{_ROOT}/{env.ids.new()}")
+        """Return a folder that nobody else takes; what is put there is a sign of life as well."""
+        return cls(folder=f"{STAGING_ROOT}/{env.ids.new()}", signed_ms=env.clock.now_ms())
 
     def keep_alive(self, env: Env) -> None:
         """Give a sign of life, unless there was one a short while ago."""
@@ -55,12 +56,12 @@ class StagingArea:
 
 def delete_leftovers(env: Env, *, older_than_ms: int) -> None:
     """Remove what dead writes laid aside: folders without a sign of life for `older_than_ms`."""
-    folders = env.storage.list(_ROOT).folders
+    folders = env.storage.list(STAGING_ROOT).folders
     if not folders:
         return
     deadline_ms = env.storage_now_ms() - older_than_ms
     for name in folders:
-        folder = f"{_ROOT}/{name}"
+        folder = f"{STAGING_ROOT}/{name}"
         signs_ms = [file.modified_ms for file in env.storage.list(folder).files]
         # A folder without a file is about to get its first one.
         if signs_ms and max(signs_ms) < deadline_ms:

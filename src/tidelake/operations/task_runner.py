@@ -30,6 +30,10 @@ class TaskRunner(Protocol):
     """A place in which work is done."""
 
     @property
+    def waits(self) -> bool:
+        """Return whether no task can be running any more, for sure, when `run` has ended."""
+
+    @property
     def failures(self) -> tuple[type[Exception], ...]:
         """Return what `run` raises besides errors of ours, when the place itself fails."""
 
@@ -47,6 +51,11 @@ class Here:
     """Threads of this process, where there is no session; `attempt` goes into file names."""
 
     attempt: int = 0
+
+    @property
+    def waits(self) -> bool:
+        """Return True: threads are waited for."""
+        return True
 
     @property
     def failures(self) -> tuple[type[Exception], ...]:

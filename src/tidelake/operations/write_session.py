@@ -41,7 +41,7 @@ from tidelake.metadata.record_index import RecordIndex, open_record_index
 from tidelake.metadata.upkeep import CompactGroups
 from tidelake.model import Commit, FileGroupId
 from tidelake.operations.replaced_keys import ReplacedKeys
-from tidelake.operations.staging import delete_leftovers
+from tidelake.operations.staging import STAGING_ROOT, delete_leftovers
 from tidelake.operations.table_samples import newest_commits, recent_file_ids, sampled_keys
 from tidelake.operations.write_schemas import RowColumns, WriteSchemas
 from tidelake.records import META_COLUMNS, MergeSpec
@@ -53,9 +53,9 @@ from tidelake.timeline import reload_timeline
 from tidelake.txn import MetadataKeeper, Transaction, begin, find_commit
 from tidelake.txn.concurrency import Concurrency, SharedKeys
 from tidelake.txn.conflicts.candidates import clustered_groups
-from tidelake.txn.locks import choose_kind, open_lock
+from tidelake.txn.locks import TableLock, choose_kind, open_lock
 from tidelake.txn.locks.process import process_name
-from tidelake.view import StorageListing, TableView, refuse_missing_files
+from tidelake.view import KnownFiles, StorageListing, TableView, refuse_missing_files
 from tidelake.write.agree import refuse_contradictions
 from tidelake.write.groups import LiveGroup, live_groups
 from tidelake.write.index import LOOKED_UP_BY, Index, choose_index, looks_bucketed
@@ -130,12 +130,14 @@ class WriteSession:
         compact: Callable[[], None] | None = None,
         compact_groups: CompactGroups | None = None,
         fill_index: FillIndex | None = None,
+        lock: TableLock | None = None,
     ) -> None:
         """Raise `UnsupportedTableError` for a table that tidelake does not write.
 
         Raises `ConfigError` when `options` contradict the table. `compact` does what they say about
         compactions once a write has committed, `compact_groups` compacts a large metadata table,
-        and `fill_index` reads the keys of all rows for a record index.
+        and `fill_index` reads the keys of all rows for a record index. `lock` is the table's, for
+        who has opened it already.
         """
         refuse_unwritable(state.config)
         refuse_contradictions(state.config, options)
@@ -144,6 +146,7 @@ class WriteSession:
         self._compact_groups = compact_groups
         self._fill_index = fill_index
         self._began_ms = env.clock.now_ms()
+        self._lock = lock
         self.env = env
         self.state = state
         self.options = options
@@ -243,8 +246,7 @@ class WriteSession:
             self.config,
             self.options,
             file_ids=file_ids,
-            has_rings=self.state.timeline.may_have_folder(RINGS)
-            and self.state.storage.exists(RINGS),
+            has_rings=self.state.timeline.may_have(RINGS) and self.state.storage.exists(RINGS),
             sample=self._sampled_keys,
         )
         if index.type is not IndexType.RECORD_INDEX or self.record_index is not None:
@@ -280,7 +282,7 @@ class WriteSession:
             )
         return Concurrency(
             mode=options.mode,
-            lock=open_lock(self.env, options, self.config.name),
+            lock=self._lock or open_lock(self.env, options, self.config.name),
             strategy=options.strategy,
             allows_update=options.allows_update or options.mode is ConcurrencyMode.NON_BLOCKING,
             slot_name=slot_name,
@@ -330,14 +332,18 @@ class WriteSession:
         looked_up: bool = True,
         keeps_unique: bool = False,
         is_global: bool = False,
+        is_fresh: bool = False,
     ) -> Transaction:
         """Put the write on the timeline, once what dead writes laid aside is gone.
 
-        `looked_up` says that file groups were chosen by the table as the session found it, so that
-        whatever others completed since then counts as not seen. `keeps_unique` says that no key
-        may be twice where the index looks, which is the whole table if it `is_global`.
+        The table `is_fresh` when the session's state was loaded under the lock that is still held;
+        what dead writes laid aside is left to `delete_leftovers` then. `looked_up` says that file
+        groups were chosen by the table as the session found it, so that whatever others completed
+        since then counts as not seen. `keeps_unique` says that no key may be twice where the index
+        looks, which is the whole table if it `is_global`.
         """
-        delete_leftovers(self.env, older_than_ms=self.options.staging_expiry_ms)
+        if not is_fresh:
+            self.delete_leftovers()
         return begin(
             self.env,
             self.config,
@@ -354,28 +360,50 @@ class WriteSession:
                 keys_span_partitions=is_global,
             ),
             seen=self.state.timeline if looked_up else None,
+            contents=self.state.contents,
+            is_fresh=is_fresh,
         )
 
-    def view(self, txn: Transaction) -> TableView:
-        """Return the table's files as they are once failed writes were rolled back."""
+    def delete_leftovers(self) -> None:
+        """Remove what dead writes laid aside."""
+        if self.state.timeline.may_have(STAGING_ROOT):
+            delete_leftovers(self.env, older_than_ms=self.options.staging_expiry_ms)
+
+    def listed(self, partitions: Sequence[str]) -> KnownFiles:
+        """Return the files of some partitions for whoever asks more than once; after `begin`."""
+        return KnownFiles(StorageListing(self.state.storage).files_of(partitions))
+
+    def view(self, txn: Transaction, files: KnownFiles | None = None) -> TableView:
+        """Return the table's files as they are once failed writes were rolled back.
+
+        `files` are those of the partitions that will be looked at, where they are known.
+        """
         return TableView(
             table_version=txn.config.table_version,
             timeline=txn.timeline,
             contents=self.state.contents,
-            listing=StorageListing(self.state.storage),
+            listing=files or StorageListing(self.state.storage),
             history_times=self.state.history.completion_times,
             timeline_now=lambda: reload_timeline(self.state.storage, txn.config),
         )
 
-    def live(self, txn: Transaction, partitions: Sequence[str]) -> list[LiveGroup]:
-        """Return the file groups of some partitions."""
-        return live_groups(self.view(txn), txn.config, partitions)
+    def live(
+        self, txn: Transaction, partitions: Sequence[str], files: KnownFiles | None = None
+    ) -> list[LiveGroup]:
+        """Return the file groups of some partitions; for `files` see `view`."""
+        return live_groups(self.view(txn, files), txn.config, partitions)
 
     def plan(
-        self, txn: Transaction, choice: Choice, workload: Workload, *, by_file_id: bool = False
+        self,
+        txn: Transaction,
+        choice: Choice,
+        workload: Workload,
+        *,
+        by_file_id: bool = False,
+        files: KnownFiles | None = None,
     ) -> WritePlan:
-        """Return where the rows of an insert, upsert or delete go."""
-        view = self.view(txn)
+        """Return where the rows of an insert, upsert or delete go; for `files` see `view`."""
+        view = self.view(txn, files)
         clustered = clustered_groups(txn.timeline, self.state.contents)
         live = live_groups(view, txn.config, workload.partitions, clustered)
         found = plan_write(
@@ -386,7 +414,10 @@ class WriteSession:
             workload,
             live,
             by_file_id=by_file_id,
-            record_bytes=self.record_bytes,
+            # Commits are looked into only where rows go to files of some size.
+            record_bytes=self.record_bytes
+            if any(group is None for _, group in workload.counts)
+            else self.options.record_size_bytes,
             ids=self.env.ids,
             replaced=_replaced(view) if choice.index.fixed_ids else {},
         )

@@ -59,12 +59,14 @@ class TableState:
         timeline: Timeline,
         options: ReadOptions,
         metadata: MetadataSource | None = None,
+        contents: TimelineContents | None = None,
     ) -> None:
+        """Take what was loaded; `contents` are those of timeline files that somebody has read."""
         self.storage = storage
         self.config = config
         self.timeline = timeline
         self.options = options
-        self.contents = TimelineContents(storage, config)
+        self.contents = contents or TimelineContents(storage, config)
         self._metadata = metadata
 
     @classmethod
@@ -412,7 +414,7 @@ class TableState:
 
     @cached_property
     def _schema_versions(self) -> tuple[InternalSchema, ...]:
-        if not self.timeline.may_have_folder(SCHEMA_FOLDER):
+        if not self.timeline.may_have(SCHEMA_FOLDER):
             return ()
         return load_schema_history(self.storage, self.config, self.view.times.is_committed)
 

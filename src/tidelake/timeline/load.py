@@ -23,20 +23,24 @@ _TIMELINE_FOLDER = "timeline"
 
 def load_timeline(storage: Storage, config: TableConfig) -> Timeline:
     """Return the active timeline; the cost does not depend on how long its history is."""
-    return _loaded(storage, config, is_known=False)
+    return _loaded(storage, config, *_both_folders(storage, config))
 
 
-def reload_timeline(storage: Storage, config: TableConfig) -> Timeline:
+def reload_timeline(
+    storage: Storage, config: TableConfig, folder: Folder | None = None
+) -> Timeline:
     """Return the active timeline as it is now, to who has just loaded it with these settings.
 
-    Whether half of it lies in the folder of another layout is not asked again.
+    Whether half of it lies in the folder of another layout is not asked again. `folder` is that of
+    the timeline, for who has listed it.
     """
-    return _loaded(storage, config, is_known=True)
+    listed = storage.list(config.timeline_folder) if folder is None else folder
+    return _loaded(storage, config, listed, None)
 
 
-def _loaded(storage: Storage, config: TableConfig, *, is_known: bool) -> Timeline:
-    folder = storage.list(config.timeline_folder)
-    beside = None if is_known else _beside(storage, config, folder)
+def _loaded(
+    storage: Storage, config: TableConfig, folder: Folder, beside: frozenset[str] | None
+) -> Timeline:
     _refuse_folders(config, folder)
     found = _collapse(folder.files, config)
     late = late_files(
@@ -50,7 +54,7 @@ def _loaded(storage: Storage, config: TableConfig, *, is_known: bool) -> Timelin
         found = _collapse((file for file in folder.files if file.name not in late), config)
         found = replace(found, late_files=late)
     if beside is not None:
-        found = replace(found, meta_folders=beside)
+        found = replace(found, meta_names=beside)
     if not found.instants:
         _refuse_lost(storage, config)
     return found
@@ -183,21 +187,26 @@ def _refuse_folders(config: TableConfig, folder: Folder) -> None:
             )
 
 
-def _beside(storage: Storage, config: TableConfig, folder: Folder) -> frozenset[str]:
-    """Return the folders in `.hoodie`, and refuse a table whose timeline lies partly elsewhere.
+def _both_folders(storage: Storage, config: TableConfig) -> tuple[Folder, frozenset[str]]:
+    """Return the timeline folder, and what lies in `.hoodie`.
+
+    A table whose timeline lies partly elsewhere is refused.
 
     An upgrade or downgrade moves the timeline first and the properties last, so what is left after
     a crash in between would read as a smaller or empty table.
     """
     if config.layout_version == LAYOUT_1:
-        meta = folder
+        folder = meta = storage.list(config.timeline_folder)
         if _TIMELINE_FOLDER not in folder.folders:
-            return frozenset(folder.folders)
+            return folder, _names(meta)
         elsewhere, layout = f"{_META_FOLDER}/{_TIMELINE_FOLDER}", LAYOUT_2
         other = storage.list(elsewhere)
     else:
         elsewhere, layout = _META_FOLDER, LAYOUT_1
-        meta = other = storage.list(elsewhere)
+        folder, other = storage.both(
+            lambda: storage.list(config.timeline_folder), lambda: storage.list(elsewhere)
+        )
+        meta = other
     for file in other.files:
         name = InstantName.parse(file.name, layout)
         if name is not None:
@@ -207,4 +216,8 @@ def _beside(storage: Storage, config: TableConfig, folder: Folder) -> frozenset[
                 next_step="an upgrade or downgrade stopped half-way: run it again with the tool "
                 "that started it, or restore the .hoodie folder from a backup",
             )
-    return frozenset(meta.folders)
+    return folder, _names(meta)
+
+
+def _names(folder: Folder) -> frozenset[str]:
+    return frozenset((*folder.folders, *(file.name for file in folder.files)))

@@ -171,16 +171,16 @@ def encode_properties(entries: Mapping[str, str], now_ms: int, saved: str) -> by
     return properties.encode({**entries, keys.CHECKSUM.name: str(checksum)}, comments)
 
 
-def repair_table_config(env: Env) -> None:
+def repair_table_config(env: Env) -> bool:
     """Finish an update of the properties that somebody did not get to its end.
 
     Torn or missing ones come back from the backup that tells of it. Sound ones are written anew, so
     that whoever stands still in the middle of an update does not find what it has read. Call it
-    under the table's lock.
+    under the table's lock. Return whether there was such an update.
     """
     storage = env.storage
     if storage.stat(BACKUP_PATH) is None:
-        return
+        return False
     try:
         found = storage.read_tagged(PROPERTIES_PATH)
         entries = _checked(found.data)
@@ -192,6 +192,7 @@ def repair_table_config(env: Env) -> None:
         _read_checked(saved, BACKUP_PATH)
         storage.put(PROPERTIES_PATH, saved)
     storage.delete(BACKUP_PATH)
+    return True
 
 
 def _read_checked(data: bytes, path: str = PROPERTIES_PATH) -> Mapping[str, str]:

@@ -25,8 +25,8 @@ class Timeline:
     instants: tuple[Instant, ...] = ()
     file_names: frozenset[str] = field(default=frozenset(), repr=False)
     late_files: frozenset[str] = frozenset()
-    meta_folders: frozenset[str] | None = field(default=None, repr=False, compare=False)
-    """The folders that lay in `.hoodie` at that moment, None when nobody looked."""
+    meta_names: frozenset[str] | None = field(default=None, repr=False, compare=False)
+    """The names of what lay in `.hoodie` at that moment, None when nobody looked."""
 
     @cached_property
     def completed(self) -> tuple[Instant, ...]:
@@ -112,10 +112,10 @@ class Timeline:
         first = self.first_active_time
         return first is not None and requested_time < first and requested_time not in self._times
 
-    def may_have_folder(self, path: str) -> bool:
-        """Return whether a folder below `.hoodie`, or something in it, may have been there."""
+    def may_have(self, path: str) -> bool:
+        """Return whether a file or folder in `.hoodie`, or something below, may have been there."""
         name = path.removeprefix(".hoodie/").partition("/")[0]
-        return self.meta_folders is None or name in self.meta_folders
+        return self.meta_names is None or name in self.meta_names
 
     def has_file(self, instant: Instant, state: State) -> bool:
         """Return whether the file is there that `instant` had in the pending `state`."""

@@ -111,6 +111,14 @@ class Concurrency:
         if self.lock is not None:
             self.lock.ensure()
 
+    def ensure_lasting(self) -> None:
+        """Raise `LockLostError` when the lease has run out by this process's own clock.
+
+        In front of what goes again if a look behind it, by `ensure`, finds that the lock was lost.
+        """
+        if self.lock is not None:
+            self.lock.ensure_lasting()
+
     def extend(self) -> None:
         """Make the lock last, if it is held: for long work that may be done with it or without."""
         if self.lock is not None and self.lock.is_entered:
@@ -125,6 +133,7 @@ class Concurrency:
             max_skew_ms=self.max_skew_ms,
             max_future_ms=self.max_future_ms,
             fence=self.ensure,
+            lease=self.ensure_lasting,
         )
 
     @property

@@ -100,8 +100,18 @@ def changes_of(
 class MetadataKeeper(Protocol):
     """Keeps the metadata table of one table true."""
 
-    def prepare(self, config: TableConfig, timeline: Timeline, times: InstantTimes) -> TableConfig:
-        """Make good what earlier writers left out, and return the table's settings from then on."""
+    def prepare(
+        self,
+        config: TableConfig,
+        timeline: Timeline,
+        times: InstantTimes,
+        *,
+        is_fresh: bool = False,
+    ) -> TableConfig:
+        """Make good what earlier writers left out, and return the table's settings from then on.
+
+        `is_fresh` says that `config` was loaded under the lock that is held.
+        """
 
     def bounded_columns(self, config: TableConfig) -> Sequence[str]:
         """Return the columns whose bounds `record` is to be told, once `prepare` has run."""
@@ -112,8 +122,11 @@ class MetadataKeeper(Protocol):
         Whoever rolls the write back finds what they wrote. Return None where no index is kept.
         """
 
-    def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
-        """Write down what the instant did to files; it completes after this call and not before."""
+    def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> bool:
+        """Write down what the instant did to files; it completes after this call and not before.
+
+        Return whether the last thing done was a look at the lock.
+        """
 
     def undo(self, instant_time: str, times: InstantTimes) -> bool:
         """Forget an instant that is being taken off the table.
@@ -143,6 +156,8 @@ class NoMetadataTable:
         config: TableConfig,
         timeline: Timeline,  # noqa: ARG002 - what was written does not matter here
         times: InstantTimes,
+        *,
+        is_fresh: bool = False,  # noqa: ARG002 - an update reads the properties anew
     ) -> TableConfig:
         """Take the metadata table's partitions out of the properties."""
         names = (keys.METADATA_PARTITIONS, keys.METADATA_PARTITIONS_INFLIGHT)
@@ -170,8 +185,14 @@ class NoMetadataTable:
         """Return None."""
         return None
 
-    def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
+    def record(
+        self,
+        instant_time: str,  # noqa: ARG002 - there is nothing to write down
+        changes: FileChanges,  # noqa: ARG002
+        times: InstantTimes,  # noqa: ARG002
+    ) -> bool:
         """Do nothing."""
+        return False
 
     def undo(
         self,

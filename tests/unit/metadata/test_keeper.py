@@ -211,6 +211,25 @@ def test_what_another_writer_left_out_is_made_good(
 
 
 @each_kind
+def test_half_of_an_upgraded_timeline_is_not_made_good(
+    table_version: int, table_type: TableType
+) -> None:
+    """Where something is missing, it may be on the other half of the metadata table's timeline."""
+    storage = created(table_version, table_type)
+    text = storage.read(".hoodie/hoodie.properties")
+    Toy(storage, NoMetadataTable).write(SECOND)
+    storage.put(".hoodie/hoodie.properties", text)
+    folder = f"{METADATA_FOLDER}/.hoodie"
+    if table_version < 8:
+        name = f"{folder}/timeline/20260101000000000_20260101000000001.deltacommit"
+    else:
+        name = f"{folder}/20260101000000000.deltacommit"
+    storage.put(name, b"")
+    with pytest.raises(CorruptFileError, match="belongs to layout"):
+        toy(storage).write(THIRD)
+
+
+@each_kind
 def test_a_write_is_made_good_without_what_is_listed(
     table_version: int, table_type: TableType
 ) -> None:

@@ -264,6 +264,10 @@ class Interrupted:
     def failures(self) -> tuple[type[Exception], ...]:
         return ()
 
+    @property
+    def waits(self) -> bool:
+        return self._here.waits
+
     def run(
         self, tasks: Sequence[SliceTask], work: SliceWork[R]
     ) -> Generator[tuple[SliceTask, R], None, None]:
@@ -312,6 +316,10 @@ class Watched:
     @property
     def failures(self) -> tuple[type[Exception], ...]:
         return ()
+
+    @property
+    def waits(self) -> bool:
+        return Here().waits
 
     def run(
         self, tasks: Sequence[SliceTask], work: SliceWork[R]

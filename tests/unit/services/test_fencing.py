@@ -63,8 +63,14 @@ class Lease:
         self.asked += 1
         return self._calls is None or len(self._storage.calls) < self._calls
 
+    def lasts(self, margin_ms: int) -> bool:
+        return self.still_held(margin_ms)
+
     def release(self) -> None:
         pass
+
+    def give_back(self) -> bool:
+        return self.still_held(0)
 
     def lose(self) -> None:
         self._calls = 0

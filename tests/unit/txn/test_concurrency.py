@@ -24,6 +24,7 @@ from tidelake.errors import (
 )
 from tidelake.formats import plans
 from tidelake.formats.instant_name import InstantName
+from tidelake.formats.marker_name import heartbeat_path
 from tidelake.formats.plans import RollbackMetadata
 from tidelake.model import Action, Commit, TableType
 from tidelake.read.check import check_table
@@ -529,6 +530,26 @@ def test_a_write_that_lost_its_lock_brings_nothing_back_that_was_rolled_back(
     with pytest.raises((WriteConflictError, InstantLostError)), txn:
         ours.commit(txn, stats)
     assert Toy(storage).rows()["a"] == "0"
+
+
+def test_a_write_that_lost_its_lock_as_it_began_leaves_nothing(clock: ManualClock) -> None:
+    storage = new_storage(9, TableType.COPY_ON_WRITE, clock.now_ms)
+    Toy(storage).write({"a": "0"})
+    armed = [True]
+
+    def stall(_number: int, call: str, path: str) -> None:
+        if armed[0] and call == "put" and path.startswith(heartbeat_path("")):
+            armed[0] = False
+            clock.sleep_ms(LEASE_MS + 1)
+            other = Writer(storage, clock, 2)
+            txn = other.begin()
+            other.commit(txn, other.write(txn, "a", "theirs"))
+
+    with pytest.raises(LockLostError, match=r"before .* appeared"):
+        Writer(FaultyStorage(storage, stall), clock, 1).begin()
+    assert Toy(storage).rows()["a"] == "theirs"
+    assert Toy(storage).timeline.pending == ()
+    assert storage.files_below(heartbeat_path("").rstrip("/")) == []
 
 
 @pytest.mark.parametrize("version", [8, 9])

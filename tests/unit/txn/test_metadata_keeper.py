@@ -29,7 +29,15 @@ class Watching:
         self.changes: list[FileChanges] = []
         self.files: list[list[str]] = []
 
-    def prepare(self, config: TableConfig, timeline: Timeline, times: InstantTimes) -> TableConfig:
+    def prepare(
+        self,
+        config: TableConfig,
+        timeline: Timeline,
+        times: InstantTimes,
+        *,
+        is_fresh: bool = False,
+    ) -> TableConfig:
+        assert not is_fresh
         self._note("prepare", times.next())
         assert timeline is self._toy.timeline
         return config
@@ -41,10 +49,11 @@ class Watching:
         assert config.name < instant_time + config.name
         return None
 
-    def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> None:
+    def record(self, instant_time: str, changes: FileChanges, times: InstantTimes) -> bool:
         self._note("record", instant_time)
         self.changes.append(changes)
         assert times.next() > instant_time
+        return False
 
     def undo(self, instant_time: str, times: InstantTimes) -> bool:
         self._note("undo", instant_time)

@@ -23,7 +23,7 @@ from tidelake.formats.commit_metadata import WriteStat
 from tidelake.model import Commit
 from tidelake.operations.compaction_run import inline_compaction
 from tidelake.operations.open_table import create_table_of, load_state, table_exists
-from tidelake.operations.staged_write import StagedFile, bring_in, keyed, stage
+from tidelake.operations.staged_write import StagedFile, bring_in, keyed, stage, bring_in_at_once
 from tidelake.operations.staging import StagingArea
 from tidelake.operations.task_runner import Here
 from tidelake.operations.write_session import Choice, WriteSession
@@ -31,6 +31,7 @@ from tidelake.spark.types.to_avro import FrameColumns
 from tidelake.spark.workers.write_tasks import token_of_task
 from tidelake.storage import open_storage
 from tidelake.txn import InstantTimes, Transaction
+from tidelake.txn.locks import TableLock, open_lock
 from tidelake.txn.protocol.retry import retry_on_conflict
 from tidelake.write.operation import REPLACING, action_of
 from tidelake.write.write_work import WriteWork
@@ -69,8 +70,14 @@ class TidelakeWriter(DataSourceArrowWriter):
         self._path = path
         given = WriteOptions.from_options(self._options)
         self._operation = _operation(given, overwrite=overwrite)
-        self._create_if_absent(given)
-        session = self._session()
+        try:
+            session = self._session()
+        except (TableNotFoundError, NotATableError):
+            create_table_of(
+                Env(open_storage(path, self._options)), FrameColumns.of_any_rows(schema), given
+            )
+            session = self._session()
+        self._table_name = session.config.name
         self._choice = session.choose(self._operation, FrameColumns(schema), None)
         self._area = StagingArea.of_new_write(session.env)
         self._instant: str | None = None
@@ -80,8 +87,6 @@ class TidelakeWriter(DataSourceArrowWriter):
                 txn.start()
                 self._instant = txn.instant_time
                 self._spec = session.spec(txn, self._choice)
-        else:
-            self._area.keep_alive(session.env)
 
     @override
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -98,15 +103,19 @@ class TidelakeWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make what all tasks did part of the table."""
         laid = [m for m in messages if isinstance(m, Laid)]
-        session = self._session()
         if self._instant is None:
             staged = [file for m in laid for file in m.staged]
-            retries = session.options.concurrency.retries
+            env = Env(open_storage(self._path, self._options))
+            given = WriteOptions.from_options(self._options)
             try:
-                retry_on_conflict(session.env, retries, lambda: self._bring_in(staged))
+                retry_on_conflict(
+                    env, given.concurrency.retries, lambda: self._bring_in(env, given, staged)
+                )
             finally:
-                self._area.delete(session.state.storage)
+                if any(file.path is not None for file in staged):
+                    self._area.delete(env.storage)
             return
+        session = self._session()
         stats = [stat for m in laid for stat in m.stats]
         with self._transaction(session, self._instant) as txn:
             replaced: Mapping[str, Sequence[str]] = {}
@@ -131,20 +140,26 @@ class TidelakeWriter(DataSourceArrowWriter):
         if self._instant is not None:
             self._transaction(session, self._instant).abort()
 
-    def _bring_in(self, staged: Sequence[StagedFile]) -> Commit:
-        session = self._session()
-        self._area.keep_alive(session.env)
-        # The table may have got other columns since the tasks began.
-        now = session.choose(self._operation, FrameColumns(self._schema), None)
-        choice = replace(self._choice, schema=now.schema)
-        return bring_in(session, choice, staged, token_of_task())
+    def _bring_in(self, env: Env, given: WriteOptions, staged: Sequence[StagedFile]) -> Commit:
+        if any(file.path is not None for file in staged):
+            self._area.keep_alive(env)
+        sharing = given.concurrency
+        lock = open_lock(env, sharing, self._table_name) if sharing.mode.is_shared else None
 
-    def _session(self) -> WriteSession:
-        storage = open_storage(self._path, self._options)
+        def look() -> tuple[WriteSession, Choice]:
+            session = self._session(env, lock)
+            # The table may have got other columns since the tasks began.
+            now = session.choose(self._operation, FrameColumns(self._schema), None)
+            return session, replace(self._choice, schema=now.schema)
+
+        return bring_in_at_once(lock, look, staged, token_of_task())
+
+    def _session(self, env: Env | None = None, lock: TableLock | None = None) -> WriteSession:
+        env = env or Env(open_storage(self._path, self._options))
         given = WriteOptions.from_options(self._options)
-        env, state = Env(storage), load_state(storage, self._options)
+        state = load_state(env.storage, self._options)
         inline = inline_compaction(env, state, given, Here(attempt=token_of_task().attempt))
-        return WriteSession(env, state, given, compact=inline)
+        return WriteSession(env, state, given, compact=inline, lock=lock)
 
     def _transaction(self, session: WriteSession, instant_time: str) -> Transaction:
         timeline = session.state.timeline
@@ -160,11 +175,6 @@ class TidelakeWriter(DataSourceArrowWriter):
             write_id=None,
             keeper=session.keeper,
         )
-
-    def _create_if_absent(self, given: WriteOptions) -> None:
-        storage = open_storage(self._path, self._options)
-        if not table_exists(storage):
-            create_table_of(Env(storage), FrameColumns.of_any_rows(self._schema), given)
 
     def _goes_at_once(self, choice: Choice, given: WriteOptions) -> bool:
         """Return whether tasks can write their rows to new file groups by themselves."""

@@ -48,6 +48,11 @@ class OnSpark:
         """Return what Spark raises when it cannot run the tasks."""
         return (PySparkException,)
 
+    @property
+    def waits(self) -> bool:
+        """Return False: Spark may run a task twice, and lose sight of one."""
+        return False
+
     def run(
         self, tasks: Sequence[SliceTask], work: SliceWork[R]
     ) -> Generator[tuple[SliceTask, R], None, None]:

@@ -27,6 +27,11 @@ class ToyRunner:
         """Return nothing: what goes wrong here is an error of ours."""
         return ()
 
+    @property
+    def waits(self) -> bool:
+        """Return False, so that tasks look for the seal, as those of Spark do."""
+        return False
+
     def run(
         self, tasks: Sequence[SliceTask], work: Any
     ) -> Generator[tuple[SliceTask, Any], None, None]:

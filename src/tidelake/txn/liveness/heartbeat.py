@@ -14,7 +14,7 @@ the seal, before that, that no more files are wanted: see `formats.marker_name`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -156,8 +156,8 @@ class Heartbeat:
             if self.is_ours():
                 self.end()
 
-    def end(self) -> None:
-        """Stop, and leave no file.
+    def end(self, also: Sequence[str] = ()) -> None:
+        """Stop, and leave no file, nor those of `also`.
 
         What the write did counts, whether or not that succeeds: a file that stays expires.
         """
@@ -165,9 +165,9 @@ class Heartbeat:
         self.stop()
         try:
             self._env.storage.delete(self._path)
-            if self._is_sealed:
-                # After the file: tasks that find neither would take themselves for wanted.
-                self._env.storage.delete(self._seal)
+            # After the file: tasks that find neither would take themselves for wanted.
+            seal = [self._seal] if self._is_sealed else []
+            self._env.storage.delete_all([*seal, *also])
         except StorageError as cause:
             _log.warning("a heartbeat could not be deleted, and expires: %s", cause.problem)
 

@@ -14,13 +14,22 @@ from tidelake.formats.marker_name import (
 from tidelake.storage import Storage
 
 
-def list_markers(storage: Storage, instant_time: str) -> Sequence[Marker] | None:
+def marker_files(storage: Storage, instant_time: str) -> Sequence[str]:
+    """Return the paths of the files in which the markers of an instant are kept."""
+    return storage.files_below(marker_folder(instant_time))
+
+
+def list_markers(
+    storage: Storage, instant_time: str, files: Sequence[str] | None = None
+) -> Sequence[Marker] | None:
     """Return the markers of an instant, kept as files or by Hudi's timeline server.
 
-    None means that they say nothing: there are none, or the server's lists are damaged.
+    None means that they say nothing: there are none, or the server's lists are damaged. `files` are
+    those of `marker_files`, for who has asked.
     """
     folder = marker_folder(instant_time)
-    names = [path[len(folder) + 1 :] for path in storage.files_below(folder)]
+    paths = marker_files(storage, instant_time) if files is None else files
+    names = [path[len(folder) + 1 :] for path in paths]
     lists = [f"{folder}/{name}" for name in names if is_served_list(name)]
     served = [
         parse_marker(line)
@@ -34,13 +43,18 @@ def list_markers(storage: Storage, instant_time: str) -> Sequence[Marker] | None
     return [marker for marker in found if marker is not None] or None
 
 
-def delete_strays(storage: Storage, instant_time: str, wanted: Collection[str]) -> Sequence[str]:
+def delete_strays(
+    storage: Storage,
+    instant_time: str,
+    wanted: Collection[str],
+    files: Sequence[str] | None = None,
+) -> Sequence[str]:
     """Delete the files that have a marker and are not `wanted`; return their paths.
 
     They come from tasks that were retried or ran twice: what they wrote would count as soon as the
     instant completes.
     """
-    markers = list_markers(storage, instant_time) or ()
+    markers = list_markers(storage, instant_time, files) or ()
     marked = {marker.path for marker in markers if is_of(marker.path, instant_time)}
     strays = sorted(marked - set(wanted))
     storage.delete_all(strays)

@@ -19,7 +19,7 @@ from tidelake.config import DynamoDbOptions
 from tidelake.env import Env
 from tidelake.errors import StorageError
 from tidelake.txn.locks.process import ThisProcess, is_gone, process_mark, shown_name
-from tidelake.txn.locks.provider import Holder, log_takeover
+from tidelake.txn.locks.provider import Holder, log_takeover, look_and_release
 
 _KEY = "key"
 _OWNER = "ownerName"
@@ -91,6 +91,10 @@ class DynamoDbLock:
         held = {":held": {"S": self._version}}
         return self._put("#version = :held", {"#version": _VERSION}, held)
 
+    def lasts(self, margin_ms: int) -> bool:
+        """Return whether the lock is ours; see `LockProvider.lasts`."""
+        return self.still_held(margin_ms)
+
     def release(self) -> None:
         """Delete the item, unless somebody else has it by now."""
         self._forget_parent()
@@ -110,6 +114,10 @@ class DynamoDbLock:
                 if _code(cause) != _REFUSED:
                     raise
         self._version = None
+
+    def give_back(self) -> bool:
+        """Give the lock back; return whether nobody else had it until then."""
+        return look_and_release(self)
 
     def holder(self) -> Holder | None:
         """Return who holds the lock, or None when it is free."""

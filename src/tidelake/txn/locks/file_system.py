@@ -19,7 +19,7 @@ from tidelake.errors import Malformed, MissingFileError, StorageError
 from tidelake.formats import jackson
 from tidelake.storage import LocalStorage, Tagged
 from tidelake.txn.locks.process import ThisProcess, is_gone, process_mark, shown_name
-from tidelake.txn.locks.provider import Holder, log_takeover
+from tidelake.txn.locks.provider import Holder, log_takeover, look_and_release
 from tidelake.txn.protocol.instant_times import LAST_MS
 
 FILE_NAME = "lock"
@@ -90,12 +90,20 @@ class FileSystemLock:
         found = self._read()
         return found is not None and found.tag == self._tag
 
+    def lasts(self, margin_ms: int) -> bool:
+        """Return whether the lock is ours; see `LockProvider.lasts`."""
+        return self.still_held(margin_ms)
+
     def release(self) -> None:
         """Delete the file, unless somebody else has it by now."""
         self._forget_parent()
         if self._tag is not None:
             self._storage.delete_if_tagged(FILE_NAME, self._tag)
             self._tag = None
+
+    def give_back(self) -> bool:
+        """Give the lock back; return whether nobody else had it until then."""
+        return look_and_release(self)
 
     def holder(self) -> Holder | None:
         """Return who holds the lock, or None when it is free."""

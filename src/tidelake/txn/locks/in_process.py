@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tidelake.env import Clock
 from tidelake.txn.locks.process import ThisProcess, process_name
-from tidelake.txn.locks.provider import Holder
+from tidelake.txn.locks.provider import Holder, look_and_release
 
 
 class InProcessLock:
@@ -44,12 +44,20 @@ class InProcessLock:
             found = self._held.get(self._table)
             return found is not None and found[0] is self and not self._process.is_inherited
 
+    def lasts(self, margin_ms: int) -> bool:
+        """Return whether the lock is ours; see `LockProvider.lasts`."""
+        return self.still_held(margin_ms)
+
     def release(self) -> None:
         """Give the lock back, unless it was taken away."""
         with self._guard:
             found = self._held.get(self._table)
             if found is not None and found[0] is self and not self._process.is_inherited:
                 del self._held[self._table]
+
+    def give_back(self) -> bool:
+        """Give the lock back; return whether nobody else had it until then."""
+        return look_and_release(self)
 
     def holder(self) -> Holder | None:
         """Return who holds the lock, or None when it is free."""

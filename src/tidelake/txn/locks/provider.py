@@ -33,6 +33,14 @@ def log_takeover(place: str, former_owner: str) -> None:
     )
 
 
+def look_and_release(lock: LockProvider) -> bool:
+    """Do what `give_back` does for a lock whose release does not tell whose it was."""
+    is_ours = lock.still_held(0)
+    if is_ours:
+        lock.release()
+    return is_ours
+
+
 class LockProvider(Protocol):
     """One lock of one table, as one process sees it; nothing here waits."""
 
@@ -49,8 +57,18 @@ class LockProvider(Protocol):
         An answer that got lost on its way is looked up, never guessed.
         """
 
+    def lasts(self, margin_ms: int) -> bool:
+        """Return what `still_held` does as far as the holder knows without asking others.
+
+        Whoever goes by this asks `still_held` behind what it does then. An answer that costs
+        nothing, or that cannot be told by a clock alone, may be that of `still_held`.
+        """
+
     def release(self) -> None:
         """Give the lock back, unless somebody else has it by now; end all waiting for it."""
+
+    def give_back(self) -> bool:
+        """Do what `release` does; return whether nobody else had the lock until then."""
 
     def holder(self) -> Holder | None:
         """Return who holds the lock, whoever that is, or None when it is free."""

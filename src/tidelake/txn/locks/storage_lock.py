@@ -80,6 +80,8 @@ class StorageLock:
         self._since_ms = 0
         self._lease: _Lease | None = None
         self._tag = ""
+        self._left: str | None = None
+        """The tag of the lock as we gave it back."""
 
     @property
     def place(self) -> str:
@@ -87,8 +89,18 @@ class StorageLock:
         return f"{self._storage.spec.uri}/{LOCK_FILE}"
 
     def try_acquire(self) -> bool:
-        """Take the lock if it is free or has expired."""
+        """Take the lock if it is free or has expired.
+
+        Who has given it back tries what nobody may have touched since, and reads it only if that
+        fails.
+        """
         self._forget_parent()
+        self._since_ms = self._clock.now_ms()
+        left, self._left = self._left, None
+        if left is not None:
+            with self._burning(left):
+                if self._swap(self._new_lease(), left):
+                    return True
         found = self._read()
         self._since_ms = self._clock.now_ms()
         lease = self._new_lease()
@@ -113,17 +125,38 @@ class StorageLock:
         if left_ms <= 0:
             # Others may have counted it as expired, and come and gone.
             return False
-        if left_ms > max(margin_ms, self._validity_ms * _RENEW_BELOW):
+        if left_ms > max(margin_ms, self._renew_below_ms):
             found = self._read()
             return found is not None and found.tag == self._tag
         return self._swap(self._new_lease(), self._tag)
+
+    def lasts(self, margin_ms: int) -> bool:
+        """Return whether, by our own clock, the lease has `margin_ms` more; extend a short one."""
+        self._forget_parent()
+        if self._lease is None:
+            return False
+        left_ms = self._lease.valid_until_ms - self._clock.now_ms()
+        return left_ms > max(margin_ms, self._renew_below_ms) or self.still_held(margin_ms)
 
     def release(self) -> None:
         """Mark the lock as free, unless somebody else has it by now."""
         self._forget_parent()
         if self._lease is not None:
-            self._storage.put_if_tagged(LOCK_FILE, self._freed(self._lease), self._tag)
+            self._left = self._storage.put_if_tagged(LOCK_FILE, self._freed(self._lease), self._tag)
             self._lease = None
+
+    def give_back(self) -> bool:
+        """Mark the lock as free; return whether nobody else had it until then."""
+        self._forget_parent()
+        if self._lease is None or self._lease.valid_until_ms <= self._clock.now_ms():
+            # Others may have counted it as expired, as in `still_held`.
+            return False
+        self.release()
+        return self._left is not None
+
+    @property
+    def _renew_below_ms(self) -> float:
+        return self._validity_ms * _RENEW_BELOW
 
     def holder(self) -> Holder | None:
         """Return who holds the lock, or None when it is free."""
@@ -154,6 +187,7 @@ class StorageLock:
             self._process = ThisProcess()
             self._owner = f"{process_mark()}:{self._env.ids.new()}"
             self._lease = None
+            self._left = None
 
     def _is_due(self, held: _Lease) -> bool:
         """Return whether the holder was silent for so long that it knows its lease is over.

@@ -67,13 +67,37 @@ class TableLock:
         longer than the lease learns here that somebody else went on.
         """
         if self._depth == 0 or not self._provider.still_held(margin_ms):
-            raise LockLostError(
-                f"the lock at {self._provider.place} was lost while it was needed: "
-                f"{self._holder()}",
-                next_step="nothing became visible; run the write again. If it happens often, let "
-                "locks live longer (hoodie.write.lock.filesystem.expire, "
-                "hoodie.write.lock.storage.validity.timeout.secs)",
-            )
+            raise self._lost()
+
+    def ensure_lasting(self, margin_ms: int = 1_000) -> None:
+        """Raise `LockLostError` when the lease, by this process's own clock, is no longer ours.
+
+        Asked in front of a file behind which there is `ensure` or `is_held`, and which goes again
+        if that fails: others than the lease's own clock are asked there.
+        """
+        if self._depth == 0 or not self._provider.lasts(margin_ms):
+            raise self._lost()
+
+    def _lost(self) -> LockLostError:
+        return LockLostError(
+            f"the lock at {self._provider.place} was lost while it was needed: {self._holder()}",
+            next_step="nothing became visible; run the write again. If it happens often, let locks "
+            "live longer (hoodie.write.lock.filesystem.expire, "
+            "hoodie.write.lock.storage.validity.timeout.secs)",
+        )
+
+    def give_back(self, *, whole: bool = False) -> bool:
+        """Give the lock back where `held` has nothing left to do but to end.
+
+        Return whether it is sure that nobody else has had it. Inside of another `held` it is only
+        looked at, unless the `whole` of that has nothing left to do either.
+        """
+        if self._depth != 1 and not (whole and self._depth):
+            return self.is_held()
+        try:
+            return self._provider.give_back()
+        except TidelakeError:
+            return False
 
     def regain(self) -> None:
         """Take the lock again, inside of `held`, after somebody else may have had it."""

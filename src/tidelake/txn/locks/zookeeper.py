@@ -19,7 +19,7 @@ from tidelake.config import ZooKeeperOptions
 from tidelake.env import Env
 from tidelake.errors import ConfigError, StorageError
 from tidelake.txn.locks.process import ThisProcess, process_name
-from tidelake.txn.locks.provider import Holder
+from tidelake.txn.locks.provider import Holder, look_and_release
 
 _QUEUED = "-lock-"
 
@@ -82,6 +82,10 @@ class ZooKeeperLock:
             # An answer from the server is a sign of life, which extends the session.
             return self._client.exists(self._node) is not None
 
+    def lasts(self, margin_ms: int) -> bool:
+        """Return whether the lock is ours; see `LockProvider.lasts`."""
+        return self.still_held(margin_ms)
+
     def release(self) -> None:
         """End the session, and with it the hold."""
         self._forget_parent()
@@ -89,6 +93,10 @@ class ZooKeeperLock:
         if client is not None:
             client.stop()
             client.close()
+
+    def give_back(self) -> bool:
+        """Give the lock back; return whether nobody else had it until then."""
+        return look_and_release(self)
 
     def holder(self) -> Holder | None:
         """Return whose node is the first, or None when there is none."""

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from tidelake.config import ConcurrencyMode, TableConfig
 from tidelake.config.keys import concurrency_keys
 from tidelake.env import Env
-from tidelake.errors import PlanRunningError, RestorePendingError
+from tidelake.errors import LockLostError, PlanRunningError, RestorePendingError
 from tidelake.model import WRITE_ACTIONS, Action, Instant
 from tidelake.timeline import Publisher, Timeline, TimelineContents, load_timeline, reload_timeline
-from tidelake.timeline.table_properties import refuse_cut, repair_table_config
+from tidelake.timeline.table_properties import BACKUP_PATH, refuse_cut, repair_table_config
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.conflicts.undone_writes import going
 from tidelake.txn.liveness.heartbeat import live_writers, refuse_live
 from tidelake.txn.metadata_keeper import MetadataKeeper, NoMetadataTable
-from tidelake.txn.protocol.fenced_publish import request
+from tidelake.txn.protocol.fenced_publish import leave, request
 from tidelake.txn.protocol.instant_times import InstantTimes
 from tidelake.txn.protocol.transaction import Transaction
 from tidelake.txn.rollback.rollback import Rollback, roll_back_failed
@@ -31,19 +31,25 @@ def entered(
     roll_back: bool,
     use_markers: bool,
     is_service: bool = False,
+    is_fresh: bool = False,
+    contents: TimelineContents | None = None,
 ) -> tuple[TableConfig, Timeline, InstantTimes]:
     """Do what comes before any change of a table; return its settings and timeline after that.
 
     Call it inside of the section of `concurrency`. A service (`is_service`) of a process that has
     the table for itself gives way to every writer that gives signs of life. A write of such a
-    process takes what is pending for dead, unless it is known to run.
+    process takes what is pending for dead, unless it is known to run. `is_fresh` says that `config`
+    and `timeline` were loaded inside of the section, in this order; `contents` are those of
+    timeline files that the caller has read.
     """
-    if concurrency.is_shared:
-        timeline = load_timeline(env.storage, config)
-    else:
+    if not concurrency.is_shared:
         _refuse_others(env, timeline, concurrency, is_service=is_service)
+    elif not is_fresh:
+        timeline = load_timeline(env.storage, config)
     refuse_cut(config)
-    repair_table_config(env)
+    knows_backup = is_fresh or concurrency.is_shared
+    if not knows_backup or timeline.may_have(BACKUP_PATH):
+        is_fresh = not repair_table_config(env) and is_fresh
     times = concurrency.times(env, config, timeline)
     restore = next((i for i in timeline.pending if i.action is Action.RESTORE), None)
     if restore is not None:
@@ -52,8 +58,8 @@ def entered(
         # Apache Hudi would take them for commits.
         concurrency.ensure()
         Publisher(env.storage, config).remove(timeline.late_files)
-    config = keeper.prepare(config, timeline, times)
-    contents = TimelineContents(env.storage, config)
+    config = keeper.prepare(config, timeline, times, is_fresh=is_fresh)
+    contents = contents or TimelineContents(env.storage, config)
     leaving = going(timeline, contents)
     if leaving and concurrency.is_shared:
         rollback = Rollback(env, config, timeline, times, keeper, concurrency)
@@ -112,11 +118,14 @@ def begin(
     keeper: MetadataKeeper | None = None,
     concurrency: Concurrency | None = None,
     seen: Timeline | None = None,
+    contents: TimelineContents | None = None,
+    is_fresh: bool = False,
 ) -> Transaction:
     """Roll back what failed before, and put a new write on the timeline.
 
     `timeline` must be what the table has right now, without a commit under `write_id`; where others
-    write, it is loaded again.
+    write, it is loaded again, unless it `is_fresh`: loaded, behind `config`, inside of the section
+    that the caller is in. `contents` are those of timeline files that the caller has read.
     `roll_back` is the policy EAGER; without it failed writes stay where they are. Without `keeper`
     the table loses its metadata table. Plan the write with the transaction's `config` and
     `timeline`, and list files after this call only: both may have changed. A write that found its
@@ -127,11 +136,19 @@ def begin(
     asked = timeline
     with concurrency.section():
         config, timeline, times = entered(
-            env, config, timeline, keeper, concurrency, roll_back=roll_back, use_markers=use_markers
+            env,
+            config,
+            timeline,
+            keeper,
+            concurrency,
+            roll_back=roll_back,
+            use_markers=use_markers,
+            is_fresh=is_fresh,
+            contents=contents,
         )
         publisher = Publisher(env.storage, config)
         requested_time = times.next()
-        while not request(publisher, concurrency, requested_time, action):
+        while not request(publisher, concurrency, requested_time, action, looks_behind=False):
             requested_time = times.next()
         txn = Transaction(
             env,
@@ -146,6 +163,12 @@ def begin(
             concurrency=concurrency,
             seen=seen,
             asked=asked,
+            contents=contents,
         )
         txn.show_life()
+        try:
+            leave(publisher, concurrency, requested_time, action, whole=is_fresh)
+        except LockLostError:
+            txn.heartbeat.end()
+            raise
         return txn

@@ -2,7 +2,8 @@
 
 Between the last look at a lock and the file that follows, a process can be stopped for longer than
 the lock lives. What it decided may be wrong by then: a clean would delete what a rollback has gone
-back to, a rollback would take back what has completed. So there is a look behind the file as well.
+back to, a rollback would take back what has completed. So there is a look behind the file as well,
+or the lock is given back there, by a request that tells the same.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tidelake.model import Action, State
 from tidelake.storage import Storage
 from tidelake.timeline import Publisher
 from tidelake.txn.concurrency import Concurrency
+from tidelake.txn.locks import TableLock
 
 
 def request(
@@ -23,24 +25,56 @@ def request(
     requested_time: str,
     action: Action,
     content: bytes | None = None,
+    *,
+    looks_behind: bool = True,
 ) -> bool:
     """Put an instant on the timeline, or return False when somebody took its time.
 
     Raises `LockLostError` when others may have come in before it appeared; it is gone again then,
-    unless somebody has begun to carry it out.
+    unless somebody has begun to carry it out. In front of a plan, which others may carry out at
+    once, the lock is looked at as well. Who does not look behind it here calls `leave`.
     """
-
-    def take_back() -> None:
-        if publisher.is_pending(requested_time, action, State.INFLIGHT):
-            return
-        name = InstantName(requested_time=requested_time, action=action, state=State.REQUESTED)
-        publisher.remove([name.format()])
-
-    concurrency.ensure()
+    if content is None:
+        concurrency.ensure_lasting()
+    else:
+        concurrency.ensure()
     if not publisher.request(requested_time, action, content):
         return False
-    _take_back_if_late(concurrency, f"{action} {requested_time}", take_back)
+    if looks_behind:
+        _take_back_if_late(
+            concurrency,
+            f"{action} {requested_time}",
+            lambda: _take_back(publisher, requested_time, action),
+        )
     return True
+
+
+def leave(
+    publisher: Publisher,
+    concurrency: Concurrency,
+    requested_time: str,
+    action: Action,
+    *,
+    whole: bool,
+) -> None:
+    """Give the lock back behind an instant that was put on the timeline.
+
+    Raises `LockLostError` as `request` does. `whole` says that nothing more is done in any section
+    around this one.
+    """
+    _take_back_if_late(
+        concurrency,
+        f"{action} {requested_time}",
+        lambda: _take_back(publisher, requested_time, action),
+        is_ours=lambda lock: lock.give_back(whole=whole),
+    )
+
+
+def _take_back(publisher: Publisher, requested_time: str, action: Action) -> None:
+    if publisher.is_pending(requested_time, action, State.INFLIGHT):
+        return
+    name = InstantName(requested_time=requested_time, action=action, state=State.REQUESTED)
+    publisher.remove([name.format()])
 
 
 def start_requested(
@@ -68,13 +102,18 @@ def complete(
         _take_back_if_late(concurrency, what, lambda: storage.delete(path))
 
 
-def _take_back_if_late(concurrency: Concurrency, what: str, take_back: Callable[[], None]) -> None:
+def _take_back_if_late(
+    concurrency: Concurrency,
+    what: str,
+    take_back: Callable[[], None],
+    is_ours: Callable[[TableLock], bool] = lambda lock: lock.is_held(),
+) -> None:
     """Take back what has just appeared, and raise `LockLostError`, if others may have come in.
 
     At once: whoever has the lock by now may act upon it.
     """
     lock = concurrency.lock
-    if lock is None or lock.is_held():
+    if lock is None or is_ours(lock):
         return
     take_back()
     raise LockLostError(

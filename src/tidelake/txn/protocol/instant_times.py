@@ -43,9 +43,14 @@ class InstantTimes:
         max_skew_ms: int = 0,
         max_future_ms: int | None = None,
         fence: Callable[[], None] = lambda: None,
+        lease: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take the clock and what is there; `fence` raises once others may publish times, too."""
+        """Take the clock and what is there; `fence` raises once others may publish times, too.
+
+        `lease` raises when that follows from this process's own clock.
+        """
         self._fence = fence
+        self._lease = lease
         self._clock = clock
         self._config = config
         self._max_skew_ms = max_skew_ms
@@ -59,6 +64,13 @@ class InstantTimes:
         behind it: what a process publishes there that was stopped for long, it alone takes off.
         """
         self._fence()
+
+    def ensure_lasting(self) -> None:
+        """Raise `LockLostError` when the lease has run out by this process's own clock.
+
+        In front of files behind which `ensure` is asked, and which go again if that raises.
+        """
+        self._lease()
 
     def see(self, timeline: Timeline) -> None:
         """Take note of what others have published."""

@@ -137,10 +137,12 @@ def take_over(
     concurrency: Concurrency | None = None,
     roll_back: bool = True,
     use_markers: bool = True,
+    contents: TimelineContents | None = None,
 ) -> Transaction:
     """Return the transaction that carries out a pending plan; raise as `find_plan` does.
 
-    `PlanRunningError` is raised for a plan that gives signs of life.
+    `PlanRunningError` is raised for a plan that gives signs of life. `contents` are those of
+    timeline files that the caller has read.
     """
     plan = find_plan(timeline, requested_time, action)
     concurrency = concurrency or Concurrency()
@@ -155,8 +157,9 @@ def take_over(
             roll_back=roll_back,
             use_markers=use_markers,
             is_service=True,
+            contents=contents,
         )
-        contents = TimelineContents(env.storage, config)
+        contents = contents or TimelineContents(env.storage, config)
         rollback = Rollback(env, config, timeline, times, keeper, concurrency)
         if _finish_rollbacks(rollback, timeline, contents, requested_time):
             timeline = reload_timeline(env.storage, config)
@@ -177,6 +180,7 @@ def take_over(
             keeper=keeper,
             concurrency=concurrency,
             owner=env.ids.new(),
+            contents=contents,
         )
         if concurrency.is_shared:
             txn.show_life()

@@ -23,7 +23,7 @@ Tasks, through `files`
    pass over what it says of pending instants, and a rollback of the instant takes it back.
 9. **The completed file appears**, whole or not at all, and only if it is not there. Before it a
    crash leaves the table as it was, after it the table as it is to be.
-10. The heartbeat goes, then the seal, then the markers. A crash leaves files that nobody reads, and
+10. The heartbeat goes, then the seal and the markers. A crash leaves files that nobody reads, and
    that clean and archival delete.
 
 Up to step 9 the next write, ours or Apache's, finds a pending instant and rolls it back by its
@@ -33,12 +33,14 @@ the file, the commit did not land. When it lost sight of a request, that might s
 outcome is unknown, as it is when nobody can look. A file that arrives once the instant was rolled
 back counts for nothing: see `timeline.late`.
 
-A writer that is alone looks at the timeline again before step 6: what somebody else completed since
+A writer that is alone looks at the timeline again before step 8: what somebody else completed since
 it began, it does not write over.
 
 With several writers two parts are critical sections under the table's lock, and each begins with a
 look at the timeline: `begin`, where a time is taken and published, and `commit` from step 6 to 9.
 In the second the write is compared with what others did since the first: see `txn.concurrency`.
+Each ends with the request that gives the lock back, which tells whether it was ours until then, and
+what has just appeared goes again if it was not: see `txn.protocol.fenced_publish`.
 
 The heartbeat of a plan that one writer carries out alone appears after `inflight`, so that of two
 that begin at once the first goes on. A write that fails puts the seal too, and its heartbeat goes
@@ -90,7 +92,7 @@ from tidelake.txn.conflicts.judge import Footprint, Slot
 from tidelake.txn.conflicts.undone_writes import refuse_undone
 from tidelake.txn.conflicts.unlocked_writers import came_late
 from tidelake.txn.liveness.heartbeat import Heartbeat, is_alive, last_beats, never_gives_way
-from tidelake.txn.liveness.markers import delete_markers, delete_strays
+from tidelake.txn.liveness.markers import delete_markers, delete_strays, marker_files
 from tidelake.txn.locks.process import ThisProcess
 from tidelake.txn.metadata_keeper import MetadataKeeper, changes_of
 from tidelake.txn.protocol.commits import commit_of, made_under, paths_of
@@ -136,6 +138,7 @@ class Transaction:
         seen: Timeline | None = None,
         asked: Timeline | None = None,
         owner: str | None = None,
+        contents: TimelineContents | None = None,
     ) -> None:
         self.config = config
         self.timeline = timeline
@@ -153,6 +156,7 @@ class Transaction:
         self._write_id = write_id
         self._keeper = keeper
         self._publisher = Publisher(env.storage, config)
+        self._contents = contents or TimelineContents(env.storage, config)
         self._concurrency = concurrency or Concurrency()
         self._seen = seen or timeline
         self._reviewed_on = timeline
@@ -321,19 +325,20 @@ class Transaction:
             raise self._lookout.found
         ours = self._footprint(stats, replaced or {})
         with self._concurrency.section():
-            if self._concurrency.is_shared:
-                schema = self._reviewed(ours, schema, resolve_schema)
-            else:
-                schema = self._reviewed_alone(ours, schema, resolve_schema)
-            content, metadata = self._content(stats, schema, replaced or {}, extra or {})
             if not self._is_mine():
                 raise lost(self.instant_time, "somebody else carries the plan out")
             self.heartbeat.seal()
-            delete_strays(self._storage, self.instant_time, paths_of(stats))
-            if not self._publisher.is_pending(self.instant_time, self.action, State.INFLIGHT):
-                raise lost(self.instant_time, "somebody rolled it back")
-            self._keeper.record(self.instant_time, changes, self._times)
-            completion_time = self._publish(content)
+            markers, now = self._storage.both(
+                lambda: marker_files(self._storage, self.instant_time), self._looked_again
+            )
+            delete_strays(self._storage, self.instant_time, paths_of(stats), markers)
+            if self._concurrency.is_shared:
+                schema = self._reviewed(now, ours, schema, resolve_schema)
+            else:
+                schema = self._reviewed_alone(now, ours, schema, resolve_schema)
+            content, metadata = self._content(stats, schema, replaced or {}, extra or {})
+            has_looked = self._keeper.record(self.instant_time, changes, self._times)
+            completion_time = self._publish(content, has_looked=has_looked)
         if self._concurrency.lock is not None:
             _log.debug(
                 "%s held the lock for %d ms", self.instant_time, self._concurrency.lock.held_ms
@@ -345,8 +350,9 @@ class Transaction:
             completion_time=completion_time,
         )
         try:
-            self.heartbeat.end()
-            delete_markers(self._storage, self.instant_time)
+            self.heartbeat.end(also=markers)
+            if self._storage.local_path("") is not None:
+                delete_markers(self._storage, self.instant_time)  # and the folders that they had
         except StorageError as cause:
             # The write counts; its markers are read by nobody, and archival removes them.
             _log.warning("what %s left on its way stays: %s", self.instant_time, cause.problem)
@@ -446,10 +452,23 @@ class Transaction:
             # Tasks that still run delete their files; the next write rolls this one back.
             self.heartbeat.give_up()
 
-    def _reviewed(self, ours: Footprint, schema: str, resolve_schema: SchemaResolver | None) -> str:
-        """Hold the write to what others did since it began; return the schema to commit."""
+    def _looked_again(self) -> Timeline:
+        """Load the timeline, and raise `InstantLostError` when somebody took the write off it."""
         now = self._reviewed_on = reload_timeline(self._storage, self.config)
         self._times.see(now)
+        own = Instant(requested_time=self.instant_time, action=self.action, state=State.INFLIGHT)
+        if not now.has_file(own, State.INFLIGHT):
+            raise lost(self.instant_time, "somebody rolled it back")
+        return now
+
+    def _reviewed(
+        self,
+        now: Timeline,
+        ours: Footprint,
+        schema: str,
+        resolve_schema: SchemaResolver | None,
+    ) -> str:
+        """Hold the write to what others did since it began; return the schema to commit."""
         late = came_late(self.timeline, now, by_completion=self.config.layout_version != LAYOUT_1)
         for instant in late:
             _log.warning(
@@ -495,11 +514,13 @@ class Transaction:
         return resolve_schema(found[1], found[0].requested_time)
 
     def _reviewed_alone(
-        self, ours: Footprint, schema: str, resolve_schema: SchemaResolver | None
+        self,
+        now: Timeline,
+        ours: Footprint,
+        schema: str,
+        resolve_schema: SchemaResolver | None,
     ) -> str:
         """Hold a write that thought it was alone to what others completed since it began."""
-        now = self._reviewed_on = reload_timeline(self._storage, self.config)
-        self._times.see(now)
         reviewer = self._reviewer(now)
         self._refuse_undone(reviewer)
         if self.owner is not None:
@@ -557,7 +578,7 @@ class Transaction:
             if self.owner is None
             else Start.of_plan(self.instant_time),
             timeline=now,
-            contents=TimelineContents(self._storage, self.config),
+            contents=self._contents,
             table_version=self.config.table_version,
             history=open_history(self._storage, self.config),
             is_alive=self._gives_signs_of_life,
@@ -619,10 +640,16 @@ class Transaction:
         is_replace = self.action.completed_as is Action.REPLACECOMMIT
         return self._publisher.encode(metadata, is_replace=is_replace), metadata
 
-    def _publish(self, content: bytes) -> str:
-        """Put the completed file and return its completion time."""
+    def _publish(self, content: bytes, *, has_looked: bool) -> str:
+        """Put the completed file and return its completion time.
+
+        `has_looked` says that the last request before this was a look at the lock.
+        """
         completion_time = self._times.next()
-        self._concurrency.ensure()
+        if has_looked:
+            self._concurrency.ensure_lasting()
+        else:
+            self._concurrency.ensure()
         # Always under one name, however often: two completed files would be two commits.
         path = self._publisher.completed_path(
             self.instant_time, self.action.completed_as, completion_time
@@ -658,13 +685,13 @@ class Transaction:
         return completion_time
 
     def _take_back_if_lost(self, path: str) -> None:
-        """Remove the completed file again if others went on without seeing it.
+        """Give the lock back, and remove the completed file if others went on without seeing it.
 
         That takes a process that stood still between the last look at its lock and the file. The
         lock is taken again first: whoever had it meanwhile has committed then, or will see ours.
         """
         lock = self._concurrency.lock
-        if lock is None or lock.is_held():
+        if lock is None or lock.give_back():
             return
         for delay_ms in (*_DELAYS_MS, None):
             try:

@@ -62,6 +62,61 @@ def test_one_of_two_holds_it(make: Make) -> None:
     assert second.still_held(0)
 
 
+def test_whoever_gives_it_back_learns_whose_it_was_until_then(make: Make) -> None:
+    first, second = make(1), make(2)
+    assert first.try_acquire()
+    assert first.give_back()
+    assert second.try_acquire()
+    assert not first.give_back()
+    assert second.still_held(0)
+    first.break_lock()
+    assert not second.give_back()
+
+
+def test_a_lease_that_has_run_out_was_not_ours_to_the_end(clock: ManualClock) -> None:
+    storage = MemoryStorage()
+    ours = StorageLock(Env(storage, clock, SeededIds(1)), validity_ms=LEASE_MS, skew_ms=0)
+    assert ours.try_acquire()
+    clock.sleep_ms(LEASE_MS)
+    assert not ours.lasts(0)
+    assert not ours.give_back()
+
+
+def test_a_lock_that_was_given_back_is_taken_again_with_one_request(clock: ManualClock) -> None:
+    storage = FaultyStorage(MemoryStorage())
+    ours = StorageLock(Env(storage, clock, SeededIds(1)), validity_ms=LEASE_MS, skew_ms=0)
+    other = StorageLock(Env(storage, clock, SeededIds(2)), validity_ms=LEASE_MS, skew_ms=0)
+    assert ours.try_acquire()
+    ours.release()
+    storage.calls.clear()
+    assert ours.try_acquire()
+    assert storage.calls == [("put_if_tagged", LOCK_FILE)]
+    ours.release()
+    assert other.try_acquire()
+    assert not ours.try_acquire()
+    other.release()
+    assert ours.try_acquire()
+    assert not other.still_held(0)
+
+
+def test_by_its_own_clock_a_lease_lasts_without_a_request_until_it_runs_short(
+    clock: ManualClock,
+) -> None:
+    storage = FaultyStorage(MemoryStorage())
+    ours = StorageLock(Env(storage, clock, SeededIds(1)), validity_ms=LEASE_MS, skew_ms=0)
+    assert not ours.lasts(0)
+    assert ours.try_acquire()
+    storage.calls.clear()
+    assert ours.lasts(1_000)
+    assert storage.calls == []
+    clock.sleep_ms(LEASE_MS // 2)
+    assert ours.lasts(1_000)
+    assert storage.calls == [("put_if_tagged", LOCK_FILE)]
+    ours.break_lock()
+    clock.sleep_ms(LEASE_MS // 2)
+    assert not ours.lasts(1_000)
+
+
 def test_in_process_a_table_has_one_lock_by_whatever_path(
     tmp_path: Path, clock: ManualClock
 ) -> None:

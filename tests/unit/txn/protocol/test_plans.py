@@ -39,10 +39,17 @@ class LosesTheLock(NoMetadataTable):
         self._lease = lease
 
     @override
-    def prepare(self, config: TableConfig, timeline: Timeline, times: InstantTimes) -> TableConfig:
+    def prepare(
+        self,
+        config: TableConfig,
+        timeline: Timeline,
+        times: InstantTimes,
+        *,
+        is_fresh: bool = False,
+    ) -> TableConfig:
         if any(i.action is Action.COMPACTION for i in timeline.pending):
             self._lease.lose()
-        return super().prepare(config, timeline, times)
+        return super().prepare(config, timeline, times, is_fresh=is_fresh)
 
 
 def test_a_plan_is_published_right_behind_the_last_look_at_the_lock() -> None:
