@@ -212,7 +212,7 @@ def test_a_compaction_reads_each_file_once(
         writer.write(root, case, upsert(*(row("a", ts, city) for city in CITIES)))
     counted.begin()
     writer.write(root, case, Step(do=Do.COMPACT))
-    assert counted.all <= fixed + 7 * len(CITIES)
+    assert counted.all <= fixed + 6 * len(CITIES)
     read = [r.path for r in proxy.requests if r.method == "GET" and "/city=" in r.path]
     data = [path for path in read if path.endswith(".parquet") or ".log." in path]
     assert len(data) == len(set(data)) == 2 * len(CITIES)

@@ -35,7 +35,7 @@ from tidelake.services.compaction import (
 from tidelake.state.table_state import TableSchema, TableState
 from tidelake.timeline import Timeline
 from tidelake.txn import Transaction, completed_commit, find_plan, schedule, take_over
-from tidelake.view import AsOf
+from tidelake.view import AsOf, Listing, StorageListing
 from tidelake.write.schema_evolution import without_meta_columns
 from tidelake.write.spec import write_spec
 
@@ -77,15 +77,23 @@ class Compactor:
 
         A call is reason enough, unless `only_if_due` or the options name a trigger.
         """
-        return self._scheduled(self._session(), only_if_due=only_if_due)
+        return self._scheduled(self._session(), only_if_due=only_if_due)[0]
 
-    def _scheduled(self, session: WriteSession, *, only_if_due: bool = False) -> str | None:
+    def _scheduled(
+        self, session: WriteSession, *, only_if_due: bool = False
+    ) -> tuple[str | None, Listing | None]:
+        """Do what `schedule` does; return the files that the plan was made of as well."""
+        listing: Listing | None = None
+
         def make_plan(timeline: Timeline, requested_time: str) -> bytes | None:
-            state = _state(session.state, timeline)
+            nonlocal listing
+            # Each time anew: what completed before the time of the plan has to be in it.
+            listing = StorageListing(session.state.storage)
+            state = _state(session.state, timeline, listing)
             made = self._made(session, state, requested_time, only_if_due=only_if_due)
             return None if made is None else plans.encode(made)
 
-        return schedule(
+        planned = schedule(
             self._env,
             session.config,
             session.state.timeline,
@@ -96,6 +104,7 @@ class Compactor:
             roll_back=self._options.failed_writes is FailedWritesPolicy.EAGER,
             use_markers=self._options.rollback_using_markers,
         )
+        return planned, listing
 
     def _made(
         self, session: WriteSession, state: TableState, requested_time: str, *, only_if_due: bool
@@ -136,8 +145,9 @@ class Compactor:
         session = self._session()
         waiting = _pending(session)
         commit = self._run_all(waiting)
-        planned = self._scheduled(self._session() if waiting else session)
-        return commit if planned is None else self._run_planned(planned)
+        # The files that the plan was made of need not be listed again to carry it out.
+        planned, listing = self._scheduled(self._session() if waiting else session)
+        return commit if planned is None else self._run_planned(planned, listing)
 
     def run_pending(self) -> Commit | None:
         """Carry out every plan, oldest first; return the last commit made."""
@@ -149,8 +159,8 @@ class Compactor:
             commit = self._run_planned(instant.requested_time)
         return commit
 
-    def run(self, requested_time: str) -> Commit:
-        """Carry out a plan, ours or Apache Hudi's.
+    def run(self, requested_time: str, listing: Listing | None = None) -> Commit:
+        """Carry out a plan, ours or Apache Hudi's; `listing` tells the files that it was made of.
 
         Raises `PlanRemovedError` and `PlanCompletedError` when there is no such plan to run, and
         `MissingFileError` and `CorruptFileError` when it cannot be carried out; the plan stays, and
@@ -174,17 +184,17 @@ class Compactor:
                 use_markers=self._options.rollback_using_markers,
                 contents=session.state.contents,
             ) as txn:
-                return self._carried_out(session, txn, instant)
+                return self._carried_out(session, txn, instant, listing)
         except (InstantLostError, PlanCompletedError):
             done = self._done_by_others(requested_time)
             if done is None:
                 raise
             return done
 
-    def _run_planned(self, requested_time: str) -> Commit:
+    def _run_planned(self, requested_time: str, listing: Listing | None = None) -> Commit:
         """Carry out a plan that was pending a moment ago."""
         try:
-            return self.run(requested_time)
+            return self.run(requested_time, listing)
         except PlanCompletedError:
             done = self._done_by_others(requested_time)
             if done is None:
@@ -195,8 +205,14 @@ class Compactor:
         state = self._load()
         return completed_commit(state.timeline, state.contents, requested_time)
 
-    def _carried_out(self, session: WriteSession, txn: Transaction, instant: Instant) -> Commit:
-        state = _state(session.state, txn.timeline)
+    def _carried_out(
+        self,
+        session: WriteSession,
+        txn: Transaction,
+        instant: Instant,
+        listing: Listing | None = None,
+    ) -> Commit:
+        state = _state(session.state, txn.timeline, listing)
         slices = planned_slices(state.view, state.contents.compaction_plan(instant))
         tasks = slice_tasks(state, slices)
         schema = _schema(state, txn.instant_time)
@@ -280,7 +296,7 @@ def _readable_plan(state: TableState, instant: Instant) -> CompactionPlan:
         ) from cause
 
 
-def _state(state: TableState, timeline: Timeline) -> TableState:
+def _state(state: TableState, timeline: Timeline, listing: Listing | None) -> TableState:
     """Return the table with another timeline, files listed from storage and read as they are."""
     return TableState(
         storage=state.storage,
@@ -288,6 +304,7 @@ def _state(state: TableState, timeline: Timeline) -> TableState:
         timeline=timeline,
         options=replace(state.options, partition_values_from_path=False),
         contents=state.contents,
+        listing=listing,
     )
 
 

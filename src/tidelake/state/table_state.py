@@ -60,8 +60,13 @@ class TableState:
         options: ReadOptions,
         metadata: MetadataSource | None = None,
         contents: TimelineContents | None = None,
+        listing: Listing | None = None,
     ) -> None:
-        """Take what was loaded; `contents` are those of timeline files that somebody has read."""
+        """Take what was loaded; `contents` are those of timeline files that somebody has read.
+
+        Files are listed by `listing`, or by what the options say.
+        """
+        self._listing = listing
         self.storage = storage
         self.config = config
         self.timeline = timeline
@@ -123,8 +128,11 @@ class TableState:
     @cached_property
     def view(self) -> TableView:
         """Return the table's file groups and slices."""
-        found = self._from_metadata
-        return self._view(self.listing() if found is None else found[0])
+        listing = self._listing
+        if listing is None:
+            found = self._from_metadata
+            listing = self.listing() if found is None else found[0]
+        return self._view(listing)
 
     def view_of(self, files: Mapping[str, Sequence[FileInfo]]) -> TableView:
         """Return the file groups and slices that some files make, by partition."""
