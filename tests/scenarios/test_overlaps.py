@@ -24,8 +24,8 @@ from tidelake.env import Env
 from tidelake.errors import SameWriteError, WriteConflictError
 from tidelake.model import Action, Commit, Instant, TableType
 from tidelake.model.table_format import TableFormat
-from tidelake.operations.staged_write import bring_in, bring_in_at_once
-from tidelake.operations.write_session import WriteSession, Choice
+from tidelake.operations.staged_write import bring_in_at_once
+from tidelake.operations.write_session import Choice, WriteSession
 from tidelake.services import archive_plan, compaction
 from tidelake.services.archive import archive
 from tidelake.spark.datasource import writer as datasource_writer

@@ -21,7 +21,8 @@ from tidelake.metadata import statistics
 from tidelake.metadata.keeper import MetadataTableKeeper
 from tidelake.model import Instant, State, TableType
 from tidelake.operations import compaction_run as compaction
-from tidelake.operations import table_services as table_services, write_schemas, table_services as caretaker, write_session
+from tidelake.operations import table_services as table_services
+from tidelake.operations import write_schemas, write_session
 from tidelake.services import clean_plan
 from tidelake.services.service_context import ServiceContext
 from tidelake.testing.simulation import Faults, History, play

@@ -19,7 +19,6 @@ from tidelake.read.scan import Selection
 from tidelake.read.snapshot import plan_snapshot
 from tidelake.storage import open_storage
 from tidelake.storage.objects import ObjectStorage
-from tidelake.table import load_state
 
 A = TypeVar("A")
 B = TypeVar("B")

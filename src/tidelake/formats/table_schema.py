@@ -119,6 +119,7 @@ def column_names(text: str) -> list[str]:
     return [f.name for f in avro_fields(text)]
 
 
+@lru_cache(maxsize=64)
 def stored_schema(text: str) -> pa.Schema:
     """Return the Arrow schema of a Parquet file with the columns of an Avro record schema."""
     return pa.schema([pa.field(f.name, f.type) for f in avro_fields(text, as_stored=True)])

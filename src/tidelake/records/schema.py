@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,7 +48,6 @@ def arrow_schema(
     return pa.schema([fields[name] for name in columns])
 
 
-@lru_cache(maxsize=64)
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a field of the table lies in an older file: under which name, if at all."""

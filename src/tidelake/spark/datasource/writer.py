@@ -17,13 +17,13 @@ from typing_extensions import override
 
 from tidelake.config import DuplicatePolicy, WriteOperation, WriteOptions
 from tidelake.env import Env
-from tidelake.errors import ConfigError
+from tidelake.errors import ConfigError, NotATableError, TableNotFoundError
 from tidelake.files.write_task import WriteSpec
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.model import Commit
 from tidelake.operations.compaction_run import inline_compaction
-from tidelake.operations.open_table import create_table_of, load_state, table_exists
-from tidelake.operations.staged_write import StagedFile, bring_in, keyed, stage, bring_in_at_once
+from tidelake.operations.open_table import create_table_of, load_state
+from tidelake.operations.staged_write import StagedFile, bring_in_at_once, keyed, stage
 from tidelake.operations.staging import StagingArea
 from tidelake.operations.task_runner import Here
 from tidelake.operations.write_session import Choice, WriteSession

@@ -40,7 +40,7 @@ def set_up(
     brought = T.StructType([f for f in source.schema.fields if f.name not in META_COLUMNS])
     own = {f.name.lower(): f.dataType for f in brought.fields}
     if request.on is None:
-        session.schemas.refuse_other_spelling(brought)
+        session.schemas.refuse_other_spelling(FrameColumns(brought))
     widens = request.evolves and takes_all(request)
     fields = [
         T.StructField(f.name, own.get(f.name.lower(), f.dataType) if widens else f.dataType)
