@@ -90,8 +90,7 @@ class ObjectStorage:
 
     def read(self, path: str) -> bytes:
         """Return the whole object, or raise `MissingFileError`."""
-        with self._guard(path):
-            return bytes(obstore.get(self._store, path).bytes())
+        return self.read_tagged(path).data
 
     def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
         """Return every object, in the order asked for, reading many at a time."""
@@ -126,10 +125,13 @@ class ObjectStorage:
             return
         info = self.stat(path)
         if info is not None and start + len(data) < info.size_bytes:
-            raise StorageError(
-                f"{self._spec.uri}/{path}",
-                f"the reply to a request for {length} bytes from {start} ended after {len(data)}",
-            )
+            raise self._cut_short(path, length, start, len(data))
+
+    def _cut_short(self, path: str, wanted: int, start: int, came: int) -> StorageError:
+        return StorageError(
+            f"{self._spec.uri}/{path}",
+            f"the reply to a request for {wanted} bytes from {start} ended after {came}",
+        )
 
     def open(self, path: str) -> BinaryIO:
         """Return a seekable reader of the object, or raise `MissingFileError`."""
@@ -228,6 +230,22 @@ class ObjectStorage:
 
     def read_tagged(self, path: str) -> Tagged:
         """Return the whole object with its entity tag, or raise `MissingFileError`."""
+
+        def read() -> Tagged:
+            # The reply to a request for a range tells the size of the whole.
+            with self._guard(path):
+                found = obstore.get(self._store, path, options={"range": {"offset": 0}})
+                data, size_bytes = bytes(found.bytes()), found.meta["size"]
+            if len(data) != size_bytes:
+                raise self._cut_short(path, size_bytes, 0, len(data))
+            return Tagged(data, found.meta["e_tag"] or "")
+
+        try:
+            return self._again(read)
+        except StorageError as cause:
+            if not cause.is_refusal:
+                raise
+        # An empty object has no range.
         with self._guard(path):
             found = obstore.get(self._store, path)
             return Tagged(bytes(found.bytes()), found.meta["e_tag"] or "")

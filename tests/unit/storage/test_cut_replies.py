@@ -107,9 +107,15 @@ def test_a_listing_of_which_a_page_never_comes_is_an_error(proxy: FaultyProxy, n
     assert not failed.value.is_refusal
 
 
+def test_an_empty_object_is_empty(proxy: FaultyProxy) -> None:
+    storage = open_storage("s3a://lake/t", s3_options(proxy.endpoint))
+    assert (storage.read("empty"), whole(storage, "empty")) == (b"", b"")
+    assert storage.read_tagged("empty").tag
+
+
 @pytest.mark.parametrize("times", [1, 1000])
-@pytest.mark.parametrize("read", [name for name in READS if name.startswith(("range", "open"))])
-def test_half_a_reply_is_not_taken_for_the_range_that_was_asked_for(
+@pytest.mark.parametrize("read", READS)
+def test_half_a_reply_is_not_taken_for_what_was_asked_for(
     proxy: FaultyProxy, read: str, times: int
 ) -> None:
     """What lies between ends the reply early, and gives its length as that of the half."""
