@@ -72,4 +72,4 @@ def test_whatever_reply_breaks_off(server: str, kind: str, tmp_path: Path) -> No
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", READ)
 def test_some_replies_break_off(server: str, kind: str, tmp_path: Path) -> None:
-    read_disturbed(server, kind, tmp_path, 4)
+    read_disturbed(server, kind, tmp_path, 2)

@@ -284,6 +284,7 @@ def test_some_requests_of_every_operation(server: str, name: str, tmp_path: Path
     lose(server, "v9-mor-occ", name, tmp_path, requests=4, faults=FEW)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("kind", "name"), [("v9-mor-occ", "upsert"), ("v6-mor-single", "compact")])
 def test_some_requests_of_a_write(server: str, kind: str, name: str, tmp_path: Path) -> None:
     lose(server, kind, name, tmp_path, requests=1, faults=FEW)
