@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from pyspark.errors import PySparkException
 from tests.conftest import Unpack
 from tests.golden import harness
 from tidelake.cli import main
+from tidelake.cli.session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,3 +132,20 @@ def test_an_action_on_rows_of_a_damaged_log_says_so_without_frames_of_ours(
     with pytest.raises(PySparkException, match=r"CorruptFileError: .* is damaged: ") as failed:
         frame.collect()
     assert "read_slice.py" not in str(failed.value)
+
+
+def test_ctrl_c_in_the_middle_of_a_query_ends_it_and_says_nothing(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        assert start_session("test") is spark
+        capfd.readouterr()
+        here = threading.main_thread().ident or 0
+        threading.Timer(2, signal.pthread_kill, (here, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            spark.range(2).selectExpr("java_method('java.lang.Thread', 'sleep', 15000L)").collect()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert spark.range(3).count() == 3
+    assert "Traceback" not in capfd.readouterr().err

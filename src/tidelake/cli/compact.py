@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidelake.cli import services, text
 from tidelake.cli.call import Call
 from tidelake.cli.output import Json
+from tidelake.cli.session import start_session
 from tidelake.config import WriteOptions
 from tidelake.env import Env
 from tidelake.model import Commit
@@ -15,6 +16,7 @@ from tidelake.operations.task_runner import Here
 from tidelake.services import Service, ServiceContext, plan_service
 from tidelake.services.compaction import refuse_uncompactable
 from tidelake.spark.session.local_session import local_session
+from tidelake.spark.workers.task_runs import Here
 from tidelake.storage import open_storage
 from tidelake.table import Table
 from tidelake.timeline import load_table_config
@@ -78,7 +80,7 @@ def run(call: Call) -> bool:
         else:
             call.out.lines(scheduled(instant))
         return True
-    compact = Table.open(local_session("tidelake compact"), call.table, call.options).compact
+    compact = Table.open(start_session("compact"), call.table, call.options).compact
     commit = compact() if args.run is None else compact.run(args.run)
     if call.out.as_json:
         call.out.document(as_json(commit))

@@ -10,10 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from tidelake.cli import text
 from tidelake.cli.call import Call
+from tidelake.cli.session import start_session
 from tidelake.errors import ConfigError
 from tidelake.files.row_json import row_json
 from tidelake.operations.open_table import open_state
-from tidelake.spark.session.local_session import local_session
 from tidelake.spark.workers.worker_errors import worker_errors
 from tidelake.table import Table
 
@@ -69,7 +69,7 @@ def run(call: Call) -> bool:
     args = call.args
     _refuse_contradictions(args)
     open_state(call.table, call.options)  # what is wrong is known before Spark has started
-    table = Table.open(local_session("tidelake read"), call.table, call.options)
+    table = Table.open(start_session("read"), call.table, call.options)
     chosen = args.columns.split(",") if args.columns else None
     if args.query == "cdc":
         frame = table.changes(start=args.start, end=args.end)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
+from os import PathLike, fspath
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -48,8 +49,10 @@ class Batch:
     rows: str = ""
 
 
-def sink(path: str, options: Mapping[str, str] | None = None) -> Sink:
+def sink(path: str | PathLike[str], options: Mapping[str, str] | None = None) -> Sink:
     """Return a function for `writeStream.foreachBatch` that writes batches to the table at `path`.
+
+        rows.writeStream.foreachBatch(tidelake.sink("lake/trips", options)).start()
 
     `options` are those of a write; `hoodie.datasource.write.operation` says what is done with the
     rows, an upsert unless given. The first batch creates a table that is not there. A batch that
@@ -57,6 +60,7 @@ def sink(path: str, options: Mapping[str, str] | None = None) -> Sink:
     operation, its number and a checksum of its rows are part of its commit. Raises `ConfigError`
     for a batch that may be another one of the same name and number.
     """
+    path = fspath(path)
     given = dict(options or {})
     written = WriteOptions.from_options(given)
     named = write_keys.STREAM_IDENTIFIER.text(written.settings)
