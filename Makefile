@@ -45,8 +45,8 @@ golden: $(READY) ## ask every golden table every question and count the differen
 fuzz: $(READY) ## thousands of damaged files: each ends in the right rows or in an error of ours
 	$(PY) -m pytest tests/fuzz -m "fuzz or not fuzz"
 
-long: $(READY) ## every kind of table and thousands of random writes, against hudi-rs and a model
-	$(PY) -m pytest tests/spark tests/writes tests/many tests/machine -m long -s
+long: $(READY) ## every kind of table, thousands of random writes, and a hundred thousand conditions
+	$(PY) -m pytest tests/spark tests/writes tests/many tests/machine tests/conditions -m long -s
 
 sim: $(READY) ## forty thousand seeded histories of all that a table can meet, with every fault
 	TIDELAKE_SEEDS=0-40000 $(PY) -m pytest tests/sim -k every_history -m "not long" -n auto --timeout 7200
