@@ -15,8 +15,6 @@ from tidelake.operations.open_table import load_state
 from tidelake.operations.task_runner import Here
 from tidelake.services import Service, ServiceContext, plan_service
 from tidelake.services.compaction import refuse_uncompactable
-from tidelake.spark.session.local_session import local_session
-from tidelake.spark.workers.task_runs import Here
 from tidelake.storage import open_storage
 from tidelake.table import Table
 from tidelake.timeline import load_table_config
