@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from tests.sessions import local_session
@@ -31,5 +34,6 @@ def quickened(spark: SparkSession) -> SparkSession:
     made = spark.newSession()
     for name, value in QUICK.items():
         made.conf.set(name, value)
-    register(made)
+    with suppress(AnalysisException):
+        register(made)  # unless a session of this JVM knows it
     return made

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from tests.machine.play import play
 from tests.machine.readers import hudi_rs
-from tests.machine.session import quickened
 
 #: The first seed, and how many of them: a share of a long run is its first seed and its size.
 SEED = int(os.environ.get("TIDELAKE_SEED", "0"))
@@ -53,20 +52,21 @@ def test_sequences_without_spark_leave_what_the_truth_holds(shm: Path) -> None:
 
 @pytest.mark.deep
 @pytest.mark.slow
-def test_sequences_leave_what_the_truth_holds(spark: SparkSession, shm: Path) -> None:
-    counts = played(range(SEED, SEED + 6), shm, quickened(spark))
+def test_sequences_leave_what_the_truth_holds(quick_spark: SparkSession, shm: Path) -> None:
+    counts = played(range(SEED, SEED + 6), shm, quick_spark)
     assert counts["merge"]
     assert counts["answers"] > 500
 
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-def test_thousands_of_sequences_leave_what_the_truth_holds(spark: SparkSession, shm: Path) -> None:
+def test_thousands_of_sequences_leave_what_the_truth_holds(
+    quick_spark: SparkSession, shm: Path
+) -> None:
     """Play every other sequence through Spark's doors; the others take a fraction of the time."""
-    session = quickened(spark)
     counts: Counter[str] = Counter()
     for seed in range(SEED, SEED + SEQUENCES):
-        counts += played(range(seed, seed + 1), shm, session if seed % 2 else None)
+        counts += played(range(seed, seed + 1), shm, quick_spark if seed % 2 else None)
         if (seed - SEED) % 100 == 99:
             told = ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
             print(f"seeds {SEED} to {seed}: {told}")  # noqa: T201
