@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +91,25 @@ def as_row(row: Mapping[str, Any]) -> Row:
 
 @pytest.fixture(params=["Table", "data source"])
 def insert(request: pytest.FixtureRequest) -> Insert:
+    return through(request, "insert")
+
+
+@pytest.fixture(params=["Table", "data source"])
+def bulk_insert(request: pytest.FixtureRequest) -> Insert:
+    return through(request, "bulk_insert")
+
+
+def through(request: pytest.FixtureRequest, operation: str) -> Insert:
     if request.param == "data source":
-        return through_source
+        return partial(through_source, operation=operation)
     spark: SparkSession = request.getfixturevalue("spark")
-    return through_table(spark)
+    return through_table(spark, operation)
 
 
-def through_table(spark: SparkSession) -> Insert:
+def through_table(spark: SparkSession, operation: str = "insert") -> Insert:
     def insert(root: Path, rows: Sequence[Row], options: Mapping[str, str]) -> None:
-        Table.open(spark, str(root)).insert(spark.createDataFrame(rows, STRUCT), options=options)
+        given = {**options, "hoodie.datasource.write.operation": operation}
+        Table.open(spark, str(root)).write(spark.createDataFrame(rows, STRUCT), options=given)
 
     return insert
 
@@ -120,6 +131,20 @@ def test_an_insert_leaves_out_keys_that_the_table_has(
         ("b", "B", 5, "old"),
         ("c", "A", 1, "new"),
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", LOCAL)
+def test_a_bulk_insert_leaves_out_or_refuses_them_as_well(
+    bulk_insert: Insert, index: str, tmp_path: Path
+) -> None:
+    created(tmp_path, TableType.COPY_ON_WRITE, LOCAL[index])
+    bulk_insert(tmp_path, FIRST, LOCAL[index])
+    rows = [("a", "A", 9, "new"), ("c", "A", 1, "new")]
+    with pytest.raises(SchemaError, match="in the table already"):
+        bulk_insert(tmp_path, rows, {**LOCAL[index], **FAIL})
+    bulk_insert(tmp_path, rows, {**LOCAL[index], **DROP})
+    assert held(tmp_path) == [*FIRST, ("c", "A", 1, "new")]
 
 
 @pytest.mark.slow

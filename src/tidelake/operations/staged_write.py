@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.config import DuplicatePolicy, WriteOperation
+from tidelake.config import DuplicatePolicy
 from tidelake.env import Env
 from tidelake.errors import ConfigError
 from tidelake.files import read_base, read_slice
@@ -33,7 +33,7 @@ from tidelake.txn.locks import TableLock
 from tidelake.view import KnownFiles
 from tidelake.write.arrow_keys import bucket_words, partition_paths, record_keys
 from tidelake.write.groups import LiveGroup
-from tidelake.write.operation import CHANGING, REPLACING, planned_partitions, planned_stats
+from tidelake.write.operation import ADDING, CHANGING, REPLACING, planned_partitions, planned_stats
 from tidelake.write.plan import Workload, WritePlan
 from tidelake.write.refused_rows import known_key
 from tidelake.write.ring import Rings, file_ids
@@ -221,7 +221,7 @@ class _Staged:
         """Find the file groups of keys, and count the rows anew; `files` are those there are."""
         index, operation = self._choice.index, self._choice.operation
         policy = self._session.options.insert_duplicates
-        if operation is WriteOperation.INSERT and policy is not DuplicatePolicy.NONE:
+        if operation in ADDING and policy is not DuplicatePolicy.NONE:
             self._leave_out_known(txn, policy, files)
         if index.is_ring:
             return self.placed(self._session.rings(index, self.partitions))

@@ -21,6 +21,8 @@ REPLACING = frozenset(
 )
 #: Operations that change rows which are in the table.
 CHANGING = frozenset({WriteOperation.UPSERT, WriteOperation.DELETE})
+#: Operations that add rows, and may be asked to leave out or refuse keys that the table has.
+ADDING = frozenset({WriteOperation.INSERT, WriteOperation.BULK_INSERT})
 
 
 def action_of(operation: WriteOperation, table_type: TableType) -> Action:

@@ -33,18 +33,14 @@ from tidelake.storage import open_storage
 from tidelake.txn import InstantTimes, Transaction
 from tidelake.txn.locks import TableLock, open_lock
 from tidelake.txn.protocol.retry import retry_on_conflict
-from tidelake.write.operation import REPLACING, action_of
+from tidelake.write.operation import ADDING, REPLACING, action_of
 from tidelake.write.write_work import WriteWork
 
 #: Operations whose rows need no look at the table, unless it has buckets.
-_ADDING = frozenset(
-    {
-        WriteOperation.INSERT,
-        WriteOperation.BULK_INSERT,
-        WriteOperation.INSERT_OVERWRITE,
-        WriteOperation.INSERT_OVERWRITE_TABLE,
-    }
-)
+_LOOKING_NOWHERE = ADDING | {
+    WriteOperation.INSERT_OVERWRITE,
+    WriteOperation.INSERT_OVERWRITE_TABLE,
+}
 
 
 @dataclass
@@ -179,7 +175,7 @@ class TidelakeWriter(DataSourceArrowWriter):
     def _goes_at_once(self, choice: Choice, given: WriteOptions) -> bool:
         """Return whether tasks can write their rows to new file groups by themselves."""
         return (
-            self._operation in _ADDING
+            self._operation in _LOOKING_NOWHERE
             # Between tasks and commit nobody is there to give signs of life to other writers.
             and not given.concurrency.mode.is_shared
             and not choice.index.is_bucket

@@ -69,7 +69,7 @@ from tidelake.state.table_state import TableSchema, TableState
 from tidelake.txn.protocol.retry import retry_on_conflict
 from tidelake.write.groups import live_groups
 from tidelake.write.index import Index
-from tidelake.write.operation import REPLACING, planned_partitions, planned_stats
+from tidelake.write.operation import ADDING, REPLACING, planned_partitions, planned_stats
 from tidelake.write.partial import logs_changed_columns
 from tidelake.write.partitions import named_partitions
 from tidelake.write.plan import Workload, WritePlan
@@ -396,7 +396,8 @@ class Writer:
 
     def _change(self, rows: Incoming, choice: Choice) -> Commit:
         """Write rows to the file groups that hold, or are to hold, their keys."""
-        if choice.operation is WriteOperation.BULK_INSERT and choice.index.is_simple_bucket:
+        is_load = choice.operation is WriteOperation.BULK_INSERT
+        if is_load and choice.index.is_simple_bucket and not self._needs_new_keys(choice):
             # To keep as many rows as a load brings costs more than to read their keys twice.
             counted = count_by_spark(rows)
             if not counted.oddly_hashed:
@@ -436,7 +437,7 @@ class Writer:
     def _needs_new_keys(self, choice: Choice) -> bool:
         """Return whether rows whose keys the table has are to be left out, or refused."""
         policy = self._session.options.insert_duplicates
-        return choice.operation is WriteOperation.INSERT and policy is not DuplicatePolicy.NONE
+        return choice.operation in ADDING and policy is not DuplicatePolicy.NONE
 
     def _not_in_buckets(self, rows: Incoming, first: Workload, choice: Choice) -> Incoming:
         """Return the rows whose keys no bucket holds; raise where others are to be refused."""
