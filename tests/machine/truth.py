@@ -336,11 +336,13 @@ class _Change:
 def _with_columns(rows: Rows, columns: Columns) -> Rows:
     if dict(columns) == dict(rows.columns):
         return rows
-    now = {
-        key: replace(kept, row={name: kept.row.get(name) for name in columns})
-        for key, kept in rows.now.items()
-    }
-    return replace(rows, columns=columns, now=now)
+
+    def completed(kept: Kept) -> Kept:
+        return replace(kept, row={name: kept.row.get(name) for name in columns})
+
+    now = {key: completed(kept) for key, kept in rows.now.items()}
+    past = {key: tuple(map(completed, ones)) for key, ones in rows.past.items()}
+    return replace(rows, columns=columns, now=now, past=past)
 
 
 def _scope(target: Row, source: Row) -> Mapping[str, object]:
