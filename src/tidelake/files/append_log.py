@@ -208,10 +208,9 @@ class _Log:
 
     def _held(self, absent: tuple[str, ...]) -> _Held:
         if absent not in self._data:
-            if absent and not TableFormat(self._spec.table_version).has_partial_blocks:
-                raise ValueError(
-                    f"no partial rows in a table of version {self._spec.table_version}"
-                )
+            version = self._spec.table_version
+            if absent and not TableFormat(version).has_partial_blocks:
+                raise ValueError(f"a table of version {version} takes no partial rows")
             without = (*self._spec.dropped_columns, *absent)
             self._data[absent] = _Held(replace(self._spec, dropped_columns=without))
         return self._data[absent]
