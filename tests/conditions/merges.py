@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from tests.conditions import rows, sessions
 from tests.conditions.grammar import Condition, Grammar
 from tests.conditions.machine import BATCH, NUMBER, Tally, answers
-from tidelake.read.predicate import ColumnStats, ColumnType, may_match, parse_where
+from tidelake.read.predicate import ColumnType, KnownValues, may_match, parse_where
 from tidelake.spark.merge.merge_plan import On, TableShape, condition_of_target, plan_on, table_word
 from tidelake.spark.session.sql_settings import is_read_alike
 
@@ -281,9 +281,9 @@ def _is_same(on: On, shape: TableShape, left: Mapping[str, Any], right: Mapping[
     return all(left[name] == right[name] for name in own)
 
 
-def _stats(row: Mapping[str, Any]) -> dict[str, ColumnStats]:
+def _stats(row: Mapping[str, Any]) -> dict[str, KnownValues]:
     return {
-        name: ColumnStats(
+        name: KnownValues(
             minimum=row[name],
             maximum=row[name],
             null_count=int(row[name] is None),

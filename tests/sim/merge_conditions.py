@@ -6,7 +6,7 @@ import random  # noqa: TID251 - seeded
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelake.read.predicate import ColumnStats, ColumnType, may_match, parse_where
+from tidelake.read.predicate import ColumnType, KnownValues, may_match, parse_where
 from tidelake.spark.merge.merge_plan import TableShape, condition_of_target, plan_on
 
 Row = Mapping[str, object]
@@ -138,8 +138,8 @@ def _row(chance: random.Random) -> Row:
     }
 
 
-def _stats(row: Row) -> dict[str, ColumnStats]:
+def _stats(row: Row) -> dict[str, KnownValues]:
     return {
-        name: ColumnStats(minimum=value, maximum=value, null_count=0, value_count=1)  # type: ignore[arg-type] # of the column's type
+        name: KnownValues(minimum=value, maximum=value, null_count=0, value_count=1)  # type: ignore[arg-type] # of the column's type
         for name, value in row.items()
     }

@@ -45,7 +45,7 @@ class Op(Word):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnStats:
+class KnownValues:
     """What is known of a column in one file; None is not known.
 
     Bounds are bounds: no value is below `minimum`, and none above `maximum` except longer strings
@@ -143,7 +143,7 @@ def columns_of(predicate: Predicate) -> frozenset[str]:
     return frozenset() if isinstance(predicate, Unknown) else frozenset({predicate.column})
 
 
-def may_match(predicate: Predicate, stats: Mapping[str, ColumnStats]) -> bool:
+def may_match(predicate: Predicate, stats: Mapping[str, KnownValues]) -> bool:
     """Return False only when no row of a file with these statistics makes `predicate` true."""
     if isinstance(predicate, Unknown):
         return True
@@ -163,7 +163,7 @@ def may_match(predicate: Predicate, stats: Mapping[str, ColumnStats]) -> bool:
     return _may_compare(predicate, found)
 
 
-def merged(files: Sequence[Mapping[str, ColumnStats]]) -> dict[str, ColumnStats]:
+def merged(files: Sequence[Mapping[str, KnownValues]]) -> dict[str, KnownValues]:
     """Return statistics that hold for rows made of values from any of `files`.
 
     A row of a file slice may take one column from the base file and another from a log, so the
@@ -175,7 +175,7 @@ def merged(files: Sequence[Mapping[str, ColumnStats]]) -> dict[str, ColumnStats]
 
 def partition_stats(
     values: Mapping[str, str | None], types: Mapping[str, ColumnType]
-) -> dict[str, ColumnStats]:
+) -> dict[str, KnownValues]:
     """Return what the partition values of a path say; values that do not parse say nothing."""
     found = {}
     for name, text in values.items():
@@ -185,12 +185,12 @@ def partition_stats(
     return found
 
 
-def _of_partition_value(text: str | None, kind: ColumnType) -> ColumnStats | None:
+def _of_partition_value(text: str | None, kind: ColumnType) -> KnownValues | None:
     if text is None or text == _HIVE_NULL:
         # The folder of nulls also takes empty strings.
         if kind is ColumnType.STRING:
             return None
-        return ColumnStats(null_count=1, value_count=1)
+        return KnownValues(null_count=1, value_count=1)
     value: Value
     try:
         if kind is ColumnType.STRING:
@@ -205,10 +205,10 @@ def _of_partition_value(text: str | None, kind: ColumnType) -> ColumnStats | Non
             return None
     except ValueError:
         return None
-    return ColumnStats(minimum=value, maximum=value, null_count=0, value_count=1, exact=True)
+    return KnownValues(minimum=value, maximum=value, null_count=0, value_count=1, exact=True)
 
 
-def _merge(stats: Iterable[ColumnStats]) -> ColumnStats:
+def _merge(stats: Iterable[KnownValues]) -> KnownValues:
     lows: list[Value] = []
     highs: list[Value] = []
     nulls: int | None = 0
@@ -225,7 +225,7 @@ def _merge(stats: Iterable[ColumnStats]) -> ColumnStats:
             lows.append(one.minimum)
             highs.append(one.maximum)
     known = known and all(_comparable(lows[0], other) for other in (*lows, *highs))
-    return ColumnStats(
+    return KnownValues(
         minimum=min(lows, default=None) if known else None,
         maximum=_greatest(highs) if known else None,
         null_count=nulls,
@@ -242,14 +242,14 @@ def _greatest(bounds: Sequence[Value]) -> Value | None:
     return min((text for text in texts if found.startswith(text)), key=len)
 
 
-def _may_start(prefix: str, stats: ColumnStats) -> bool:
+def _may_start(prefix: str, stats: KnownValues) -> bool:
     low, high = stats.minimum, stats.maximum
     if isinstance(low, str) and low > prefix and not low.startswith(prefix):
         return False
     return not _is_above(prefix, high, stats)
 
 
-def _may_compare(term: Compare, stats: ColumnStats) -> bool:
+def _may_compare(term: Compare, stats: KnownValues) -> bool:
     op = term.op
     if op is Op.EQ:
         return not (
@@ -281,7 +281,7 @@ def _is_same(value: Value, bound: Value | None) -> bool:
     return _comparable(value, bound) and value == bound
 
 
-def _is_above(value: Value, maximum: Value | None, stats: ColumnStats) -> bool:
+def _is_above(value: Value, maximum: Value | None, stats: KnownValues) -> bool:
     if not _comparable(value, maximum) or not value > maximum:  # type: ignore[operator] # one kind
         return False
     if isinstance(value, str) and isinstance(maximum, str) and not stats.exact:

@@ -92,7 +92,7 @@ class Pruner:
         from_path |= self._state.options.partition_values_from_path
         return from_path or not self._state.config.has_record_index
 
-    def _matches(self, stats: Mapping[str, bounds.ColumnStats]) -> bool:
+    def _matches(self, stats: Mapping[str, bounds.KnownValues]) -> bool:
         return self._predicate is None or may_match(self._predicate, stats)
 
     @cached_property
@@ -108,14 +108,14 @@ def _is_float(stats: ColumnStats) -> bool:
     return isinstance(stats.min, float) or isinstance(stats.max, float)
 
 
-def _bounds(stats: Mapping[str, ColumnStats]) -> dict[str, bounds.ColumnStats]:
+def _bounds(stats: Mapping[str, ColumnStats]) -> dict[str, bounds.KnownValues]:
     """Return what can be relied on.
 
     Of a file with a number that is none in a column Apache Hudi says that all numbers are 0. In the
     bounds of a partition nobody can tell that any more.
     """
     return {
-        name: bounds.ColumnStats(
+        name: bounds.KnownValues(
             minimum=known.min,
             maximum=known.max,
             null_count=known.null_count,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelake.read.predicate import (
-    ColumnStats,
     ColumnType,
+    KnownValues,
     Unknown,
     Value,
     columns_of,
@@ -40,8 +40,8 @@ def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=timezone.utc)
 
 
-def between(low: Value, high: Value, nulls: int = 0) -> ColumnStats:
-    return ColumnStats(minimum=low, maximum=high, null_count=nulls, value_count=10)
+def between(low: Value, high: Value, nulls: int = 0) -> KnownValues:
+    return KnownValues(minimum=low, maximum=high, null_count=nulls, value_count=10)
 
 
 FILE = {
@@ -54,7 +54,7 @@ FILE = {
     "t": between(utc("2026-03-10 00:00:00"), utc("2026-03-12 00:00:00")),
     "z": between(utc("2026-03-10 00:00:00"), utc("2026-03-12 00:00:00")),
     "My Col": between(1, 1),
-    "x": ColumnStats(null_count=10, value_count=10),
+    "x": KnownValues(null_count=10, value_count=10),
     "comment": between("a", "b"),
 }
 
@@ -118,7 +118,7 @@ def test_a_file_that_may_match_is_kept(where: str) -> None:
 @pytest.mark.parametrize("where", RULED_OUT)
 def test_without_statistics_every_file_is_kept(where: str) -> None:
     assert may_match(parse_where(where, TYPES), {})
-    assert may_match(parse_where(where, TYPES), dict.fromkeys(TYPES, ColumnStats()))
+    assert may_match(parse_where(where, TYPES), dict.fromkeys(TYPES, KnownValues()))
 
 
 def test_statistics_of_another_type_say_nothing() -> None:
@@ -215,10 +215,10 @@ def test_a_bound_that_was_cut_covers_longer_ones_of_the_same_slice() -> None:
 
 def test_a_log_of_deletes_alone_adds_nothing_and_a_log_without_statistics_hides_all() -> None:
     base = {"i": between(1, 2)}
-    deletes = {"i": ColumnStats(null_count=0, value_count=0)}
+    deletes = {"i": KnownValues(null_count=0, value_count=0)}
     assert not may_match(parse_where("i = 5", TYPES), merged([base, deletes]))
     assert may_match(parse_where("i = 5", TYPES), merged([base, {}]))
-    assert may_match(parse_where("i = 5", TYPES), merged([base, {"i": ColumnStats()}]))
+    assert may_match(parse_where("i = 5", TYPES), merged([base, {"i": KnownValues()}]))
     assert may_match(parse_where("i = 5", TYPES), merged([base, {"i": between("a", "b")}]))
     assert merged([]) == {}
 
@@ -367,14 +367,14 @@ FILTERS = st.recursive(
 )
 
 
-def _stats(rows: list[Row], column: str, cut: int | None) -> ColumnStats:
+def _stats(rows: list[Row], column: str, cut: int | None) -> KnownValues:
     present = [value for row in rows if (value := row[column]) is not None]
     ordered = [value for value in present if not (isinstance(value, float) and math.isnan(value))]
     low: Value | None = min(ordered, default=None)
     high: Value | None = max(ordered, default=None)
     if cut is not None and isinstance(low, str) and isinstance(high, str):
         low, high = low[:cut], high[:cut]
-    return ColumnStats(
+    return KnownValues(
         minimum=low,
         maximum=high,
         null_count=len(rows) - len(present),

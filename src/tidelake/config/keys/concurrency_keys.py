@@ -2,32 +2,10 @@
 
 from __future__ import annotations
 
-from tidelake.config.keys.key import Key, Kind, Scope
+from tidelake.config.keys.key import Declare, Key, Kind, Scope, spelled
 from tidelake.config.words import ConcurrencyMode, ConflictStrategy, LockKind
 
-
-def _key(
-    name: str,
-    kind: Kind,
-    doc: str,
-    *,
-    default: str | None = None,
-    aliases: tuple[str, ...] = (),
-    choices: tuple[str, ...] = (),
-    ours: bool = False,
-) -> Key:
-    return Key(
-        name=name,
-        kind=kind,
-        scope=Scope.WRITE,
-        doc=doc,
-        default=default,
-        aliases=aliases,
-        choices=choices,
-        ours=ours,
-    )
-
-
+_key = Declare(Scope.WRITE)
 CONCURRENCY_MODE = _key(
     "hoodie.write.concurrency.mode",
     Kind.WORD,
@@ -35,13 +13,13 @@ CONCURRENCY_MODE = _key(
     "group the later one gives way; others, and nobody ever gives way (merge-on-read tables with "
     "a simple bucket index, from table version 8 on).",
     default=ConcurrencyMode.SINGLE_WRITER.value,
-    choices=tuple(mode.value for mode in ConcurrencyMode),
+    choices=spelled(ConcurrencyMode),
 )
 REQUIRED_MODE = _key(
     "hoodie.write.concurrency.mode.required",
     Kind.WORD,
     "The mode that every writer of the table must have; it is given when the table is created.",
-    choices=tuple(mode.value for mode in ConcurrencyMode),
+    choices=spelled(ConcurrencyMode),
     ours=True,
 )
 CONFLICT_STRATEGY = _key(
@@ -51,7 +29,7 @@ CONFLICT_STRATEGY = _key(
     "when it started or started later), `end` (those that completed later) or `prefer writer` "
     "(as `simple`, and clusterings give way to writes). Hudi's class names do, too.",
     default=ConflictStrategy.SIMPLE.value,
-    choices=tuple(strategy.value for strategy in ConflictStrategy),
+    choices=spelled(ConflictStrategy),
 )
 CLUSTERING_UPDATES = _key(
     "hoodie.clustering.updates.strategy",
@@ -120,7 +98,7 @@ LOCK_PROVIDER = _key(
     "What writers exclude each other by: `file system` (a file beside the timeline; the default "
     "on file systems), `storage` (conditional writes; the default on object stores), `in "
     "process`, `zookeeper` or `dynamodb`. Hudi's class names do, too.",
-    choices=tuple(kind.value for kind in LockKind),
+    choices=spelled(LockKind),
 )
 LOCK_WAIT_MS = _key(
     "hoodie.write.lock.wait_time_ms",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -139,3 +139,38 @@ class Key:
             problem,
             next_step="correct the line in .hoodie/hoodie.properties; its checksum still holds",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Declares keys that are set in one place."""
+
+    scope: Scope
+
+    def __call__(
+        self,
+        name: str,
+        kind: Kind,
+        doc: str,
+        *,
+        default: str | None = None,
+        aliases: tuple[str, ...] = (),
+        choices: tuple[str, ...] = (),
+        ours: bool = False,
+    ) -> Key:
+        """Return a key of that place."""
+        return Key(
+            name=name,
+            kind=kind,
+            scope=self.scope,
+            doc=doc,
+            default=default,
+            aliases=aliases,
+            choices=choices,
+            ours=ours,
+        )
+
+
+def spelled(words: Iterable[Word]) -> tuple[str, ...]:
+    """Return words as they are spelled in values."""
+    return tuple(word.value for word in words)

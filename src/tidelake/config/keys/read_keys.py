@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from tidelake.config.keys.key import Key, Kind, Scope
+from tidelake.config.keys.key import Declare, Key, Kind, Scope, spelled
 from tidelake.config.words import (
     CdcMode,
     HollowCommitPolicy,
@@ -15,57 +13,10 @@ from tidelake.config.words import (
     TimeBasis,
     UndoneCommits,
 )
-from tidelake.model import MergeMode, TableType, Word
+from tidelake.model import MergeMode, TableType
 
-
-def _words(words: Iterable[Word]) -> tuple[str, ...]:
-    return tuple(word.value for word in words)
-
-
-def _table(
-    name: str,
-    kind: Kind,
-    doc: str,
-    *,
-    default: str | None = None,
-    aliases: tuple[str, ...] = (),
-    choices: tuple[str, ...] = (),
-    ours: bool = False,
-) -> Key:
-    return Key(
-        name=name,
-        kind=kind,
-        scope=Scope.TABLE,
-        doc=doc,
-        default=default,
-        aliases=aliases,
-        choices=choices,
-        ours=ours,
-    )
-
-
-def _read(
-    name: str,
-    kind: Kind,
-    doc: str,
-    *,
-    default: str | None = None,
-    aliases: tuple[str, ...] = (),
-    choices: tuple[str, ...] = (),
-    ours: bool = False,
-) -> Key:
-    return Key(
-        name=name,
-        kind=kind,
-        scope=Scope.READ,
-        doc=doc,
-        default=default,
-        aliases=aliases,
-        choices=choices,
-        ours=ours,
-    )
-
-
+_table = Declare(Scope.TABLE)
+_read = Declare(Scope.READ)
 TABLE_NAME = _table("hoodie.table.name", Kind.TEXT, "Name of the table; feeds the checksum.")
 DATABASE_NAME = _table("hoodie.database.name", Kind.TEXT, "Database of the table.")
 TABLE_TYPE = _table(
@@ -73,7 +24,7 @@ TABLE_TYPE = _table(
     Kind.WORD,
     "Whether updates rewrite base files or append to log files.",
     default=TableType.COPY_ON_WRITE.value,
-    choices=_words(TableType),
+    choices=spelled(TableType),
 )
 TABLE_VERSION = _table("hoodie.table.version", Kind.INTEGER, "Version of the table's format.")
 INITIAL_VERSION = _table(
@@ -131,7 +82,7 @@ KEY_GENERATOR_TYPE = _table(
     "hoodie.table.keygenerator.type",
     Kind.WORD,
     "Kind of key generator.",
-    choices=_words(KeyGeneratorType),
+    choices=spelled(KeyGeneratorType),
 )
 KEY_GENERATOR_CLASS = _table(
     "hoodie.table.keygenerator.class", Kind.WORD, "Java class of the key generator."
@@ -185,7 +136,7 @@ CDC_LOGGING_MODE = _table(
     Kind.WORD,
     "How much of a change writers log.",
     default=CdcMode.DATA_BEFORE_AFTER.value,
-    choices=_words(CdcMode),
+    choices=spelled(CdcMode),
 )
 METADATA_PARTITIONS = _table(
     "hoodie.table.metadata.partitions",
@@ -209,7 +160,7 @@ RECORD_MERGE_MODE = _table(
     "hoodie.record.merge.mode",
     Kind.WORD,
     "Which of two records of a key wins.",
-    choices=_words(MergeMode),
+    choices=spelled(MergeMode),
 )
 MERGE_STRATEGY_ID = _table(
     "hoodie.record.merge.strategy.id",
@@ -247,14 +198,14 @@ QUERY_TYPE = _read(
     "What to read: the latest rows, the latest base files only, or a window of changes.",
     default=QueryType.SNAPSHOT.value,
     aliases=("hoodie.datasource.view.type",),
-    choices=_words(QueryType),
+    choices=spelled(QueryType),
 )
 INCREMENTAL_FORMAT = _read(
     "hoodie.datasource.query.incremental.format",
     Kind.WORD,
     "What an incremental query returns: changed rows as they are now, or every change.",
     default=IncrementalFormat.LATEST_STATE.value,
-    choices=_words(IncrementalFormat),
+    choices=spelled(IncrementalFormat),
 )
 BEGIN_TIME = _read(
     "hoodie.datasource.read.begin.instanttime",
@@ -309,7 +260,7 @@ HOLLOW_COMMIT_POLICY = _read(
     Kind.WORD,
     "What an incremental query does about a pending instant older than a completed one.",
     default=HollowCommitPolicy.FAIL.value,
-    choices=_words(HollowCommitPolicy),
+    choices=spelled(HollowCommitPolicy),
 )
 STREAM_START = _read(
     "hoodie.datasource.streaming.startOffset",
@@ -324,7 +275,7 @@ STREAM_UNDONE = _read(
     "What a stream does when the last commit that it has brought was taken off the table, by a "
     "restore or a rollback: `FAIL`, or `GO_ON` with later commits although its rows are gone.",
     default=UndoneCommits.FAIL.value,
-    choices=_words(UndoneCommits),
+    choices=spelled(UndoneCommits),
     ours=True,
 )
 MAX_FILES_PER_TRIGGER = _read(
@@ -352,14 +303,14 @@ READ_MERGE_MODE = _read(
     Kind.WORD,
     "Merge mode to use where the table does not store one.",
     aliases=("hoodie.record.merge.mode",),
-    choices=_words(MergeMode),
+    choices=spelled(MergeMode),
 )
 LOG_MERGE_ORDER = _read(
     "hoodie.read.log.merge.order",
     Kind.WORD,
     "Which time orders the log files of a slice; Apache Hudi orders by `requested`.",
     default=TimeBasis.COMPLETION.value,
-    choices=_words(TimeBasis),
+    choices=spelled(TimeBasis),
     ours=True,
 )
 TIME_TRAVEL_BASIS = _read(
@@ -368,7 +319,7 @@ TIME_TRAVEL_BASIS = _read(
     "Which time `as.of.instant` is compared with from table version 8 on; "
     "Apache Hudi compares `requested`.",
     default=TimeBasis.COMPLETION.value,
-    choices=_words(TimeBasis),
+    choices=spelled(TimeBasis),
     ours=True,
 )
 MERGE_PATH = _read(
@@ -377,7 +328,7 @@ MERGE_PATH = _read(
     "How file slices with logs are read: `mask` leaves untouched base rows to Spark's reader, "
     "`rows` sends all rows through Python workers, `auto` chooses for each slice.",
     default=MergePath.AUTO.value,
-    choices=_words(MergePath),
+    choices=spelled(MergePath),
     ours=True,
 )
 # Other values of these two would change the answer, so they are refused rather than ignored.

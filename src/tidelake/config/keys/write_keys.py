@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tidelake.config.keys import concurrency_keys
-from tidelake.config.keys.key import Key, Kind, Scope
+from tidelake.config.keys.key import Declare, Key, Kind, Scope, spelled
 from tidelake.config.words import (
     BucketEngine,
     CdcMode,
@@ -20,35 +18,9 @@ from tidelake.config.words import (
     SortMode,
     WriteOperation,
 )
-from tidelake.model import MergeMode, TableType, Word
+from tidelake.model import MergeMode, TableType
 
-
-def _words(words: Iterable[Word]) -> tuple[str, ...]:
-    return tuple(word.value for word in words)
-
-
-def _write(
-    name: str,
-    kind: Kind,
-    doc: str,
-    *,
-    default: str | None = None,
-    aliases: tuple[str, ...] = (),
-    choices: tuple[str, ...] = (),
-    ours: bool = False,
-) -> Key:
-    return Key(
-        name=name,
-        kind=kind,
-        scope=Scope.WRITE,
-        doc=doc,
-        default=default,
-        aliases=aliases,
-        choices=choices,
-        ours=ours,
-    )
-
-
+_write = Declare(Scope.WRITE)
 # What the table is; on a table that exists these must agree with its properties.
 TABLE_NAME = _write(
     "hoodie.table.name",
@@ -62,7 +34,7 @@ TABLE_TYPE = _write(
     Kind.WORD,
     "Type of a table that the write creates.",
     aliases=("hoodie.table.type",),
-    choices=_words(TableType),
+    choices=spelled(TableType),
 )
 TABLE_VERSION = _write(
     "hoodie.write.table.version",
@@ -130,7 +102,7 @@ MERGE_MODE = _write(
     Kind.WORD,
     "Which of two records of a key wins.",
     aliases=("hoodie.record.merge.mode",),
-    choices=_words(MergeMode),
+    choices=spelled(MergeMode),
 )
 MERGE_STRATEGY_ID = _write(
     "hoodie.write.record.merge.strategy.id",
@@ -151,7 +123,7 @@ CDC_LOGGING_MODE = _write(
     "hoodie.table.cdc.supplemental.logging.mode",
     Kind.WORD,
     "How much of a change writers log, on a table to create.",
-    choices=_words(CdcMode),
+    choices=spelled(CdcMode),
 )
 BASE_FILE_FORMAT = _write(
     "hoodie.table.base.file.format",
@@ -168,7 +140,7 @@ OPERATION = _write(
     Kind.WORD,
     'What `df.write.format("tidelake")` does; the methods of `Table` say it by their name.',
     default=WriteOperation.UPSERT.value,
-    choices=_words(WriteOperation),
+    choices=spelled(WriteOperation),
 )
 PARTITIONS_TO_DELETE = _write(
     "hoodie.datasource.write.partitions.to.delete",
@@ -192,7 +164,7 @@ INSERT_DUPLICATES = _write(
     Kind.WORD,
     "What an insert does about keys that the table or the insert has already.",
     default=DuplicatePolicy.NONE.value,
-    choices=_words(DuplicatePolicy),
+    choices=spelled(DuplicatePolicy),
 )
 DROP_DUPLICATES = _write(
     "hoodie.datasource.write.insert.drop.duplicates",
@@ -219,7 +191,7 @@ NULL_PARTITION = _write(
     "What to do about a null partition value; `default` files it under "
     "`__HIVE_DEFAULT_PARTITION__`, as Apache Hudi does.",
     default=NullPartitionPolicy.FAIL.value,
-    choices=_words(NullPartitionPolicy),
+    choices=spelled(NullPartitionPolicy),
     ours=True,
 )
 RECONCILE_SCHEMA = _write(
@@ -296,14 +268,14 @@ INDEX_TYPE = _write(
     "How the file group of a key is found; tables with bucket file names are always BUCKET. "
     "`RECORD_INDEX` asks the metadata table where each key is; without such an index, which "
     "`hoodie.metadata.record.index.enable` makes, every partition is looked through.",
-    choices=_words(IndexType),
+    choices=spelled(IndexType),
 )
 BUCKET_ENGINE = _write(
     "hoodie.index.bucket.engine",
     Kind.WORD,
     "How the bucket index divides keys.",
     default=BucketEngine.SIMPLE.value,
-    choices=_words(BucketEngine),
+    choices=spelled(BucketEngine),
 )
 BUCKET_COUNT = _write(
     "hoodie.bucket.index.num.buckets",
@@ -340,7 +312,7 @@ FAILED_WRITES_POLICY = _write(
     "Whether a write first rolls back writes that failed. `EAGER`, the default of a single writer, "
     "does; `LAZY` leaves them to a clean, and so it is as soon as others write at the same time.",
     aliases=("hoodie.cleaner.policy.failed.writes",),
-    choices=_words(FailedWritesPolicy),
+    choices=spelled(FailedWritesPolicy),
 )
 ROLLBACK_USING_MARKERS = _write(
     "hoodie.rollback.using.markers",
@@ -355,7 +327,7 @@ SORT_MODE = _write(
     Kind.WORD,
     "How a bulk insert arranges rows before it writes them.",
     default=SortMode.NONE.value,
-    choices=_words(SortMode),
+    choices=spelled(SortMode),
 )
 BULK_PARALLELISM = _write(
     "hoodie.bulkinsert.shuffle.parallelism",
@@ -548,7 +520,7 @@ COMPACT_TRIGGER = _write(
     "What makes a compaction due. `Table.compact` plans one in any case, unless this or one of the "
     "two thresholds is given.",
     default=CompactionTrigger.NUM_COMMITS.value,
-    choices=_words(CompactionTrigger),
+    choices=spelled(CompactionTrigger),
 )
 COMPACT_MAX_DELTA_COMMITS = _write(
     "hoodie.compact.inline.max.delta.commits",
@@ -568,7 +540,7 @@ COMPACT_STRATEGY = _write(
     "Which file slices a compaction takes: names of Hudi's classes, with or without their package; "
     "of several, each narrows what the one before leaves.",
     default=CompactionStrategy.LOG_FILE_SIZE.value,
-    choices=_words(CompactionStrategy),
+    choices=spelled(CompactionStrategy),
 )
 COMPACT_TARGET_IO = _write(
     "hoodie.compaction.target.io",
@@ -606,7 +578,7 @@ PROGRESS = _write(
     "How long work shows how far it has come: a bar on standard error, lines in the log, nothing; "
     "`auto` is a bar on a terminal and lines elsewhere.",
     default=ProgressStyle.AUTO.value,
-    choices=_words(ProgressStyle),
+    choices=spelled(ProgressStyle),
     ours=True,
 )
 
@@ -623,7 +595,7 @@ CLEAN_POLICY = _write(
     "What a clean leaves of the past. Not given, it follows from which of the three numbers is.",
     default=CleanPolicy.COMMITS.value,
     aliases=("hoodie.cleaner.policy",),
-    choices=_words(CleanPolicy),
+    choices=spelled(CleanPolicy),
 )
 CLEAN_COMMITS = _write(
     "hoodie.clean.commits.retained",
