@@ -31,7 +31,7 @@ markers. When step 9 fails, the file is looked for, and if it is there, the comm
 not, nothing is cleaned up here: the next write decides, from the timeline. When the storage refused
 the file, the commit did not land. When it lost sight of a request, that might still arrive, and the
 outcome is unknown, as it is when nobody can look. A file that arrives once the instant was rolled
-back counts for nothing: see `timeline.late`.
+back counts for nothing: see `timeline.late_commits`.
 
 A writer that is alone looks at the timeline again before step 8: what somebody else completed since
 it began, it does not write over.

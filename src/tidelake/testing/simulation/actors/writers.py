@@ -249,7 +249,7 @@ class Changes(Writes):
     ) -> dict[str, tuple[Place, Wanted | None]]:
         """Return rows with their file groups, and with deletes where their keys are in others.
 
-        As `engine.index_lookup.tagged_globally` does: the row that is there stays if it wins.
+        As `spark.write.index_lookup.tagged_globally` does: the row that is there stays if it wins.
         """
         by_name = {key.partition("/")[2]: (key, at) for key, at in read_rows(session.state).items()}
         if self.sharing.with_index and session.record_index is not None:
