@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from tidelake.formats.commit_metadata import WriteStat
 from tidelake.operations.replaced_keys import ReplacedKeys
 from tidelake.spark.workers.workers import run_on_workers
-from tidelake.spark.workers.write_tasks import RESULT, collected, results, token_of_task
+from tidelake.spark.workers.write_tasks import RESULT, results, run_tasks, token_of_task
 from tidelake.write.write_work import Batches
 
 
@@ -19,4 +19,4 @@ def forget_keys(spark: SparkSession, replaced: ReplacedKeys) -> tuple[WriteStat,
     def forget(number: int) -> Batches:
         return results(replaced.forgotten([number], token_of_task()))
 
-    return collected(run_on_workers(spark, forget, len(replaced.index.slices), RESULT)).stats
+    return run_tasks(run_on_workers(spark, forget, len(replaced.index.slices), RESULT)).stats

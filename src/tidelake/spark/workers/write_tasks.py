@@ -38,16 +38,16 @@ def results(parts: Iterator[Written]) -> Batches:
         yield _failure(error)
 
 
-def written(frame: DataFrame, work: WriteWork) -> Written:
+def run_write_tasks(frame: DataFrame, work: WriteWork) -> Written:
     """Run the tasks and return what they wrote; raise the first error that one of them met."""
 
     def run(batches: Batches) -> Batches:
         return results(work.write(batches, token_of_task()))
 
-    return collected(mapped(frame, run, RESULT))
+    return run_tasks(mapped(frame, run, RESULT))
 
 
-def collected(frame: DataFrame) -> Written:
+def run_tasks(frame: DataFrame) -> Written:
     """Run tasks that give rows of `RESULT`; raise the first error that one of them met."""
     found = frame.collect()
     for row in found:

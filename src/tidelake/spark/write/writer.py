@@ -39,7 +39,7 @@ from tidelake.spark.types.to_avro import FrameColumns
 from tidelake.spark.workers.index_tasks import forget_keys
 from tidelake.spark.workers.metadata_groups import compact_on
 from tidelake.spark.workers.task_runs import OnSpark
-from tidelake.spark.workers.write_tasks import written
+from tidelake.spark.workers.write_tasks import run_write_tasks
 from tidelake.spark.write.incoming_rows import (
     ODD,
     Incoming,
@@ -389,7 +389,7 @@ class Writer:
                 is_sorted=is_sorted or not by_partition,
                 key_column=rows.key_column,
             )
-            made = written(for_tasks(rows, frame, is_planned=False), work)
+            made = run_write_tasks(for_tasks(rows, frame, is_planned=False), work)
             return session.commit(
                 txn, made.stats, choice.schema.avro, brought=_told(choice, made.content)
             )
@@ -632,13 +632,13 @@ class Writer:
         frame = for_tasks(rows, assigned(rows, plan.shares))
         parallelism = self._session.options.parallelism
         if parallelism is None and fits_one_task(workload.rows, plan.base_bytes):
-            made = written(frame.coalesce(1), replace(work, is_sorted=False))
+            made = run_write_tasks(frame.coalesce(1), replace(work, is_sorted=False))
         else:
             weights = plan.weights(workload, self._session.record_bytes)
             arranged, places = spread(
                 frame, weights, workload.rows, cpu_cores(self._spark), parallelism
             )
-            made = written(arranged, replace(work, places=places))
+            made = run_write_tasks(arranged, replace(work, places=places))
         if (made.rows, made.checksum) != (workload.rows, workload.checksum):
             raise _changed(workload.rows, made.rows)
         return made

@@ -21,7 +21,7 @@ from tidelake.txn.protocol.transaction import Transaction
 from tidelake.txn.rollback.rollback import Rollback, roll_back_failed
 
 
-def entered(
+def enter_section(
     env: Env,
     config: TableConfig,
     timeline: Timeline,
@@ -135,7 +135,7 @@ def begin(
     keeper = keeper or NoMetadataTable(env)
     asked = timeline
     with concurrency.section():
-        config, timeline, times = entered(
+        config, timeline, times = enter_section(
             env,
             config,
             timeline,

@@ -31,7 +31,7 @@ from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.conflicts.undone_writes import rollback_target
 from tidelake.txn.liveness.heartbeat import is_alive, last_beats, live_writers
 from tidelake.txn.metadata_keeper import MetadataKeeper
-from tidelake.txn.protocol.begin import entered
+from tidelake.txn.protocol.begin import enter_section
 from tidelake.txn.protocol.fenced_publish import request
 from tidelake.txn.protocol.transaction import Transaction
 from tidelake.txn.rollback.rollback import Rollback
@@ -100,7 +100,7 @@ def schedule(
     """Put a plan on the timeline and return its time, or None when there is nothing to do."""
     concurrency = concurrency or Concurrency()
     with concurrency.section():
-        config, timeline, times = entered(
+        config, timeline, times = enter_section(
             env,
             config,
             timeline,
@@ -148,7 +148,7 @@ def take_over(
     concurrency = concurrency or Concurrency()
     with concurrency.section():
         _refuse_running(env, plan, concurrency)
-        config, timeline, times = entered(
+        config, timeline, times = enter_section(
             env,
             config,
             timeline,
