@@ -92,10 +92,12 @@ def completed_writes(state: TableState) -> list[Instant]:
     seen = state.timeline.instants  # also what began, such as the rollback of the newest write
     latest = max(map(time, seen), default="")
     known = {i.requested_time: i for i in state.timeline.writes()}
-    # What was archived after the look at the timeline may have completed after it, too.
+    # What was archived after the look at the timeline may have completed after it, too: by its
+    # time, or because it was pending then.
+    active = {*known, *state.timeline.pending_times}
     archived = {
         i.requested_time: i
         for i in state.history.instants()
-        if time(i) <= latest and i.requested_time not in known
+        if time(i) <= latest and i.requested_time not in active
     }
     return sorted((*archived.values(), *known.values()), key=time)
