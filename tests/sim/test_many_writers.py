@@ -95,6 +95,12 @@ def test_a_reader_is_owed_no_write_that_was_pending_when_it_looked(seed: int) ->
     assert play(history_of(seed)).wrong == []
 
 
+@pytest.mark.parametrize("seed", [23_733])
+def test_who_overwrites_the_table_brings_each_key_in_one_partition(seed: int) -> None:
+    """Where keys move between partitions; an overwrite does not look for them."""
+    assert play(history_of(seed)).wrong == []
+
+
 @pytest.mark.parametrize("seed", [3, 7])
 def test_the_same_seed_gives_the_same_history(seed: int) -> None:
     history = history_of(seed)

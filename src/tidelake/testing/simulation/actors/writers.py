@@ -455,9 +455,19 @@ class Overwrites(Writes):
 
 @dataclass(frozen=True, kw_only=True)
 class OverwritesTable(Overwrites):
-    """Puts rows in the place of all that the table has."""
+    """Puts rows in the place of all that the table has.
+
+    It looks for no keys, so where keys move it is its own matter to bring each in one partition.
+    """
 
     operation = WriteOperation.INSERT_OVERWRITE_TABLE
+
+    @override
+    def some_keys(self) -> list[str]:
+        keys = super().some_keys()
+        if not self.sharing.moves:
+            return keys
+        return sorted({key.partition("/")[2]: key for key in keys}.values())
 
 
 @dataclass(frozen=True, kw_only=True)
