@@ -77,9 +77,14 @@ class _Joins(Grammar):
         """Return what a merge could match by."""
         self._is_plain = True
         parts = [self._part() for _ in range(self._chance.choice([1, 1, 2, 2, 3, 4]))]
+        words = ["and", "AND", "AND", "and", "AND", "or"]
+        if self._rarely(0.2):
+            # People match by the key, and often by nothing else.
+            parts = [self._same(column) for column in (*_KEY, *_PARTITION)] + parts[2:]
+            words = ["and", "AND"]
         text = parts[0]
         for part in parts[1:]:
-            text = f"{text} {self._pick('and', 'AND', 'AND', 'and', 'AND', 'or')} {part}"
+            text = f"{text} {self._pick(*words)} {part}"
         if self._rarely(0.1):
             text = self._pick(
                 f"({text})", f"not ({text})", f"({text}) IS TRUE", f"not not ({text})"
@@ -124,6 +129,12 @@ class _Joins(Grammar):
             f"coalesce({name}, {name}) = {self._of(self._theirs, column)}",
             f"{column} = {self._literal(column)}",
         )
+
+    def _same(self, column: str) -> str:
+        """Return that both sides have the same in a column."""
+        sides = [self._of(self._ours, column), self._of(self._theirs, column)]
+        self._chance.shuffle(sides)
+        return " = ".join(sides)
 
     def _equal(self) -> str:
         column = self._pick("i", "i", "comment", "comment", "l", "u", "order", "d", "n")
