@@ -457,6 +457,34 @@ def test_a_write_that_lost_its_lock_stays_where_others_completed_on_top_of_it(
     assert "began on top of it" in caplog.text
 
 
+def test_a_write_that_lost_its_lock_gives_way_to_rows_that_it_would_hide_whatever_is_saved(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    """What another was told is committed counts for more than a savepoint made meanwhile."""
+    steps = ["not yet"]
+
+    def stall(_number: int, name: str, path: str) -> None:
+        if steps[-1] == "armed" and puts_completed(name, path):
+            steps.append("completed")
+            clock.sleep_ms(LEASE_MS + 1)
+            other = Writer(storage, clock, 2)
+            txn = other.begin()
+            other.commit(txn, other.write(txn, "a", "theirs"))
+        elif steps[-1] == "completed":
+            steps.append("others")
+            clock.sleep_ms(1)
+            keep_all(Writer(storage, clock, 3))
+
+    ours = Writer(FaultyStorage(storage, stall), clock, 1)
+    txn = ours.begin()
+    stats = ours.write(txn, "a", "ours")
+    steps.append("armed")
+    with pytest.raises(WriteConflictError), txn:
+        ours.commit(txn, stats)
+    assert steps[-1] == "others"
+    assert Toy(storage).rows()["a"] == "theirs"
+
+
 def keep_all(writer: Writer) -> None:
     savepoint(writer.env, concurrency=writer.concurrency)
 

@@ -33,8 +33,7 @@ def built_on(
 
     `before` is what ours was compared with, and `now` the timeline, loaded under the lock, on which
     it has completed. What appeared after the file that completed ours has seen it: a write that
-    completed, a plan that names its files, a clean that deletes what its files stand for. Of a
-    savepoint its content tells.
+    completed, a plan that names its files, a clean that deletes what its files stand for.
     """
     mine, others = _new_writes(ours, before, now)
     appeared = {f.name: f.modified_ms for f in storage.list(config.timeline_folder).files}
@@ -45,15 +44,29 @@ def built_on(
         if instant in others:
             if is_later or _goes_on_from(contents.commit_metadata(instant), ours):
                 return instant
-        elif instant.action is Action.SAVEPOINT and instant.is_completed:
-            if _keeps(contents.savepoint_metadata(instant), written):
-                return instant
         elif instant.action is Action.CLEAN:
             if is_later and _deletes_behind(contents.clean_plan(instant), written):
                 return instant
         elif is_later and not instant.is_completed and instant.planned_as in _PLANS:
             return instant
     return None
+
+
+def kept_by(
+    ours: str, before: Timeline, now: Timeline, contents: TimelineContents
+) -> Instant | None:
+    """Return a savepoint that names files of ours; its content tells."""
+    mine, _ = _new_writes(ours, before, now)
+    written = [contents.commit_metadata(i) for i in mine]
+    saved = (i for i in now.completed if i.action is Action.SAVEPOINT)
+    return next((i for i in saved if _keeps(contents.savepoint_metadata(i), written)), None)
+
+
+def hides_others(ours: str, before: Timeline, now: Timeline, contents: TimelineContents) -> bool:
+    """Return whether others completed meanwhile in file groups that ours wrote to, or replaced."""
+    mine, others = _new_writes(ours, before, now)
+    groups = _groups(contents.commit_metadata(i) for i in mine)
+    return not groups.isdisjoint(_groups(contents.commit_metadata(i) for i in others))
 
 
 def refuse_unseen(ours: str, before: Timeline, now: Timeline) -> None:
@@ -100,20 +113,23 @@ def _keeps(saved: SavepointMetadata, ours: Iterable[CommitMetadata]) -> bool:
 
 def _deletes_behind(plan: CleanerPlan, ours: Iterable[CommitMetadata]) -> bool:
     """Return whether a clean deletes files of the file groups that ours wrote to, or replaced."""
-    groups = {
-        (partition, file_id)
-        for metadata in ours
-        for partition, stats in metadata.partition_to_write_stats.items()
-        for file_id in (
-            *(stat.file_id for stat in stats),
-            *metadata.partition_to_replace_file_ids.get(partition, ()),
-        )
-    }
+    groups = _groups(ours)
     return any(
         (partition, _file_id(name)) in groups
         for partition, names in doomed_files(plan).items()
         for name in names
     )
+
+
+def _groups(writes: Iterable[CommitMetadata]) -> frozenset[tuple[str, str | None]]:
+    """Return the file groups that writes wrote to or replaced, with their partitions."""
+    found: set[tuple[str, str | None]] = set()
+    for metadata in writes:
+        for partition, stats in metadata.partition_to_write_stats.items():
+            found.update((partition, stat.file_id) for stat in stats)
+        for partition, replaced in metadata.partition_to_replace_file_ids.items():
+            found.update((partition, file_id) for file_id in replaced)
+    return frozenset(found)
 
 
 def _goes_on_from(metadata: CommitMetadata, ours: str) -> bool:

@@ -98,7 +98,7 @@ from tidelake.txn.metadata_keeper import MetadataKeeper, changes_of
 from tidelake.txn.protocol.commits import commit_of, made_under, paths_of
 from tidelake.txn.protocol.fenced_publish import start_requested
 from tidelake.txn.protocol.instant_times import InstantTimes
-from tidelake.txn.protocol.late_completion import built_on, refuse_unseen
+from tidelake.txn.protocol.late_completion import built_on, hides_others, kept_by, refuse_unseen
 from tidelake.txn.rollback.passed_over import PassedOver
 from tidelake.txn.rollback.rollback import Rollback
 
@@ -717,7 +717,19 @@ class Transaction:
         if self.owner is not None:
             return
         before, at = self._reviewed_on, (self._storage, self.config)
-        on_top = built_on(self.instant_time, before, now, reviewer.contents, *at)
+        contents = reviewer.contents
+        on_top = built_on(self.instant_time, before, now, contents, *at)
+        saved = kept_by(self.instant_time, before, now, contents)
+        if on_top is None and saved is not None:
+            if hides_others(self.instant_time, before, now, contents):
+                # What others were told is committed counts for more than a savepoint of the moment.
+                _log.warning(
+                    "savepoint %s names files of %s, which gives way: delete it, and make another",
+                    saved.requested_time,
+                    self.instant_time,
+                )
+            else:
+                on_top = saved
         if on_top is not None:
             _log.warning(
                 "%s completed when it had lost the lock, and %s %s began on top of it: whether "
