@@ -101,6 +101,12 @@ def test_who_overwrites_the_table_brings_each_key_in_one_partition(seed: int) ->
     assert play(history_of(seed)).wrong == []
 
 
+@pytest.mark.parametrize("seed", [31_584])
+def test_a_write_that_lost_its_lock_gives_way_to_a_plan_that_did_not_see_it(seed: int) -> None:
+    """A clustering of the file group that it had written anew."""
+    assert play(history_of(seed)).wrong == []
+
+
 @pytest.mark.parametrize("seed", [3, 7])
 def test_the_same_seed_gives_the_same_history(seed: int) -> None:
     history = history_of(seed)

@@ -25,7 +25,7 @@ from tidelake.errors import (
 from tidelake.formats import plans
 from tidelake.formats.instant_name import InstantName
 from tidelake.formats.marker_name import heartbeat_path
-from tidelake.formats.plans import RollbackMetadata
+from tidelake.formats.plans import CompactionOperation, CompactionPlan, RollbackMetadata
 from tidelake.model import Action, Commit, TableType
 from tidelake.read.check import check_table
 from tidelake.services import clean, roll_back, savepoint
@@ -33,7 +33,7 @@ from tidelake.services.rollback import roll_back_all_failed
 from tidelake.state.table_state import TableState
 from tidelake.storage import MemoryStorage
 from tidelake.testing import Crash, Fault, FaultyStorage, ManualClock, SeededIds
-from tidelake.timeline import TimelineContents, load_timeline
+from tidelake.timeline import Publisher, TimelineContents, load_timeline
 from tidelake.txn import InstantTimes, begin
 from tidelake.txn.concurrency import Concurrency
 from tidelake.txn.metadata_keeper import NoMetadataTable
@@ -427,6 +427,43 @@ def test_a_write_that_lost_its_lock_in_the_last_moment_gives_way_after_all(
     again = third.begin()
     third.commit(again, third.write(again, "a", "third"))
     assert Toy(storage).rows()["a"] == "third"
+
+
+def test_a_write_that_lost_its_lock_gives_way_to_a_plan_that_did_not_see_it(
+    storage: MemoryStorage, clock: ManualClock
+) -> None:
+    """It would be carried out without the rows, which came into the past of the plan."""
+    armed = [False]
+    planned: list[str] = []
+
+    def stall(_number: int, name: str, path: str) -> None:
+        if armed[0] and puts_completed(name, path):
+            armed[0] = False
+            clock.sleep_ms(LEASE_MS + 1)
+            toy = Toy(storage)
+            operations = tuple(
+                CompactionOperation(
+                    base_instant_time=found.base_instant_time,
+                    delta_file_paths=(),
+                    data_file_path=None,
+                    file_id=group,
+                    partition_path=PARTITION,
+                )
+                for group, found in toy.slices().items()
+            )
+            planned.append(InstantTimes(clock, toy.config, toy.timeline).next())
+            plan = plans.encode(CompactionPlan(operations=operations, version=2))
+            publisher = Publisher(storage, toy.config)
+            publisher.request(planned[0], Action.COMPACTION, plan)
+
+    ours = Writer(FaultyStorage(storage, stall), clock, 1)
+    txn = ours.begin()
+    stats = ours.write(txn, "a", "ours")
+    armed[0] = True
+    with pytest.raises(WriteConflictError, match="planned on its file groups") as caught, txn:
+        ours.commit(txn, stats)
+    assert caught.value.theirs == planned[0]
+    assert Toy(storage).rows()["a"] == "0"
 
 
 def test_a_write_that_lost_its_lock_stays_where_others_completed_on_top_of_it(

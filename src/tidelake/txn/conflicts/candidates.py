@@ -254,14 +254,21 @@ def clustered_groups(timeline: Timeline, contents: TimelineContents) -> frozense
     """Return the file groups whose rows pending clusterings are moving elsewhere."""
     found: set[FileGroupId] = set()
     for instant in timeline.pending:
-        if not is_clustering(instant, contents):
-            continue
-        try:
-            planned = list(_planned(instant, contents, Kind.CLUSTERING))
-        except MissingFileError:
-            continue  # it was rolled back since the timeline was loaded
-        found.update(FileGroupId(partition, file_id) for partition, file_id in planned)
+        if is_clustering(instant, contents):
+            found |= planned_groups(instant, contents)
     return frozenset(found)
+
+
+def planned_groups(instant: Instant, contents: TimelineContents) -> frozenset[FileGroupId]:
+    """Return the file groups that a pending plan of a service names; none for anything else."""
+    kind = _pending_kind(instant, contents)
+    if kind not in (Kind.COMPACTION, Kind.LOG_COMPACTION, Kind.CLUSTERING):
+        return frozenset()
+    try:
+        planned = list(_planned(instant, contents, kind))
+    except MissingFileError:
+        return frozenset()  # it was rolled back since the timeline was loaded
+    return frozenset(FileGroupId(partition, file_id) for partition, file_id in planned)
 
 
 def is_clustering(instant: Instant, contents: TimelineContents) -> bool:

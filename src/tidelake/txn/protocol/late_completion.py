@@ -15,6 +15,7 @@ from tidelake.formats.plans import CleanerPlan, SavepointMetadata, doomed_files
 from tidelake.model import Action, Instant
 from tidelake.storage import Storage
 from tidelake.timeline import Timeline, TimelineContents
+from tidelake.txn.conflicts.candidates import planned_groups
 from tidelake.txn.conflicts.undone_writes import conflict_with
 
 #: Plans that name files, which have to stay until somebody has carried them out.
@@ -69,11 +70,12 @@ def hides_others(ours: str, before: Timeline, now: Timeline, contents: TimelineC
     return not groups.isdisjoint(_groups(contents.commit_metadata(i) for i in others))
 
 
-def refuse_unseen(ours: str, before: Timeline, now: Timeline) -> None:
+def refuse_unseen(ours: str, before: Timeline, now: Timeline, contents: TimelineContents) -> None:
     """Raise `WriteConflictError` when ours and another completed without seeing each other.
 
     Whether two writes touched the same files does not matter: ours has a completion time that lies
-    in the past of the other. Nor may any other instant have the same completion time.
+    in the past of the other. Nor may any other instant have the same completion time. A plan that
+    was made meanwhile on file groups of ours would be carried out without what ours wrote there.
     """
     mine, others = _new_writes(ours, before, now)
     if others:
@@ -84,6 +86,15 @@ def refuse_unseen(ours: str, before: Timeline, now: Timeline) -> None:
         if instant not in mine and instant.completion_time in times:
             rule = "it lost the table's lock, and the other took its completion time"
             raise conflict_with(ours, instant.requested_time, rule)
+    groups = _groups(contents.commit_metadata(i) for i in mine)
+    seen = {(i.requested_time, i.planned_as) for i in before.instants}
+    for plan in now.pending:
+        if (plan.requested_time, plan.planned_as) in seen:
+            continue
+        planned = {(g.partition, g.file_id) for g in planned_groups(plan, contents)}
+        if not groups.isdisjoint(planned):
+            rule = "it lost the table's lock before it completed, and the other was planned on its "
+            raise conflict_with(ours, plan.requested_time, f"{rule}file groups meanwhile")
 
 
 def _new_writes(

@@ -740,7 +740,7 @@ class Transaction:
             )
             return
         self._refuse_undone(reviewer)
-        refuse_unseen(self.instant_time, before, now)
+        refuse_unseen(self.instant_time, before, now, contents)
 
     def _refuse_taken_off(self) -> None:
         """Raise when nothing but the completed file is left: a restore took the instant off."""
