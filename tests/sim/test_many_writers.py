@@ -107,6 +107,11 @@ def test_a_write_that_lost_its_lock_gives_way_to_a_plan_that_did_not_see_it(seed
     assert play(history_of(seed)).wrong == []
 
 
+@pytest.mark.parametrize("seed", [31_097])
+def test_no_compaction_is_rolled_back_whose_logs_were_cleaned(seed: int) -> None:
+    assert play(history_of(seed)).wrong == []
+
+
 @pytest.mark.parametrize("seed", [3, 7])
 def test_the_same_seed_gives_the_same_history(seed: int) -> None:
     history = history_of(seed)

@@ -10,7 +10,7 @@ from tidelake.env import Env
 from tidelake.errors import ConfigError, HorizonError, PlanRunningError
 from tidelake.formats.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata
 from tidelake.formats.file_name import parse_base, parse_log
-from tidelake.model import WRITE_ACTIONS, Action, Instant
+from tidelake.model import WRITE_ACTIONS, Action, Instant, State
 from tidelake.services.clean_plan import files_beside_cleans, names_in, refuse_doomed
 from tidelake.services.done_log import log_done
 from tidelake.services.plan import PlannedFile, ServicePlan, Undoing
@@ -294,12 +294,38 @@ def _refuse_lost_past(state: TableState, instant: Instant, metadata: CommitMetad
             previous in found if previous else min(found, default="~") < (instant.requested_time)
         )
         if not is_there:
-            raise HorizonError(
-                f"{instant.requested_time} cannot be rolled back: what file group {file_id} of "
-                f"partition {partition!r} held before it was cleaned away",
-                next_step="restore the table to a savepoint, or write the rows anew",
-            )
+            raise _lost_past(instant, partition, file_id)
+    _refuse_lost_logs(state, instant)
     _refuse_doomed_past(state, instant, metadata)
+
+
+def _refuse_lost_logs(state: TableState, instant: Instant) -> None:
+    """Refuse when files are gone that a compaction folded: the table would go back to them."""
+    plan = Instant(
+        requested_time=instant.requested_time, action=Action.COMPACTION, state=State.INFLIGHT
+    )
+    kinds = {(name.action, name.state) for _, name in state.timeline.files_of(plan)}
+    if (Action.COMPACTION, State.REQUESTED) not in kinds:
+        return
+    operations = state.contents.compaction_plan(plan).operations or ()
+    partitions = sorted({operation.partition_path or "" for operation in operations})
+    there = {
+        p: {f.name for f in files} for p, files in state.listing().files_of(partitions).items()
+    }
+    for operation in operations:
+        partition = operation.partition_path or ""
+        folded = (*(operation.delta_file_paths or ()), operation.data_file_path or "")
+        names = {path.rpartition("/")[2] for path in folded if path}
+        if not names <= there.get(partition, set()):
+            raise _lost_past(instant, partition, operation.file_id)
+
+
+def _lost_past(instant: Instant, partition: str, file_id: str) -> HorizonError:
+    return HorizonError(
+        f"{instant.requested_time} cannot be rolled back: what file group {file_id} of "
+        f"partition {partition!r} held before it was cleaned away",
+        next_step="restore the table to a savepoint, or write the rows anew",
+    )
 
 
 def _refuse_doomed_past(state: TableState, instant: Instant, metadata: CommitMetadata) -> None:

@@ -53,6 +53,22 @@ def test_what_a_pending_clean_deletes_is_not_gone_back_to(
     assert table.rows() == rows
 
 
+@pytest.mark.parametrize("table_version", [6, 8, 9])
+def test_a_compaction_is_not_gone_back_behind_when_its_logs_were_cleaned(
+    table_version: int,
+) -> None:
+    """A slice that had logs alone has no base file before the compaction that could be missed."""
+    table, time = rewritten(table_version, MOR)
+    rows = table.rows()
+    logs = [path for path in table.storage.files_below("") if ".log." in path]
+    assert logs
+    for path in logs:
+        table.storage.delete(path)
+    with pytest.raises(HorizonError, match="held before it was cleaned away"):
+        roll_back(environment(table.storage), time)
+    assert table.rows() == rows
+
+
 @each_kind
 def test_a_clean_that_died_anywhere_leaves_a_rollback_nothing_that_it_would_delete(
     table_version: int, table_type: TableType
