@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from html import escape
 from typing import TypeVar
@@ -44,15 +45,15 @@ def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, caption
     return f"<table>{shown}{top}<tbody>{body}</tbody></table>"
 
 
-class PrintedList(list[T]):
+class PrintedList(list[T], ABC):
     """A list that prints as a table; of a long one the last rows are shown."""
 
     headers: Sequence[str] = ()
     right: Sequence[str] = ()
 
+    @abstractmethod
     def cells(self, item: T) -> Sequence[str]:
         """Return the row of one item."""
-        raise NotImplementedError
 
     @override
     def __repr__(self) -> str:
