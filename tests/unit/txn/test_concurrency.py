@@ -429,16 +429,21 @@ def test_a_write_that_lost_its_lock_in_the_last_moment_gives_way_after_all(
     assert Toy(storage).rows()["a"] == "third"
 
 
+@pytest.mark.parametrize("is_saved", [False, True])
 def test_a_write_that_lost_its_lock_gives_way_to_a_plan_that_did_not_see_it(
-    storage: MemoryStorage, clock: ManualClock
+    storage: MemoryStorage, clock: ManualClock, *, is_saved: bool
 ) -> None:
     """It would be carried out without the rows, which came into the past of the plan."""
-    armed = [False]
+    steps = ["not yet"]
     planned: list[str] = []
 
     def stall(_number: int, name: str, path: str) -> None:
-        if armed[0] and puts_completed(name, path):
-            armed[0] = False
+        if steps[-1] == "planned" and is_saved:
+            steps.append("saved")
+            clock.sleep_ms(1)
+            keep_all(Writer(storage, clock, 3))
+        elif steps[-1] == "armed" and puts_completed(name, path):
+            steps.append("planned")
             clock.sleep_ms(LEASE_MS + 1)
             toy = Toy(storage)
             operations = tuple(
@@ -459,7 +464,7 @@ def test_a_write_that_lost_its_lock_gives_way_to_a_plan_that_did_not_see_it(
     ours = Writer(FaultyStorage(storage, stall), clock, 1)
     txn = ours.begin()
     stats = ours.write(txn, "a", "ours")
-    armed[0] = True
+    steps.append("armed")
     with pytest.raises(WriteConflictError, match="planned on its file groups") as caught, txn:
         ours.commit(txn, stats)
     assert caught.value.theirs == planned[0]

@@ -64,10 +64,12 @@ def kept_by(
 
 
 def hides_others(ours: str, before: Timeline, now: Timeline, contents: TimelineContents) -> bool:
-    """Return whether others completed meanwhile in file groups that ours wrote to, or replaced."""
+    """Return whether others completed or planned something in file groups of ours meanwhile."""
     mine, others = _new_writes(ours, before, now)
     groups = _groups(contents.commit_metadata(i) for i in mine)
-    return not groups.isdisjoint(_groups(contents.commit_metadata(i) for i in others))
+    if not groups.isdisjoint(_groups(contents.commit_metadata(i) for i in others)):
+        return True
+    return _unseen_plan(mine, before, now, contents) is not None
 
 
 def refuse_unseen(ours: str, before: Timeline, now: Timeline, contents: TimelineContents) -> None:
@@ -86,15 +88,24 @@ def refuse_unseen(ours: str, before: Timeline, now: Timeline, contents: Timeline
         if instant not in mine and instant.completion_time in times:
             rule = "it lost the table's lock, and the other took its completion time"
             raise conflict_with(ours, instant.requested_time, rule)
+    plan = _unseen_plan(mine, before, now, contents)
+    if plan is not None:
+        rule = "it lost the table's lock before it completed, and the other was planned on its "
+        raise conflict_with(ours, plan.requested_time, f"{rule}file groups meanwhile")
+
+
+def _unseen_plan(
+    mine: Iterable[Instant], before: Timeline, now: Timeline, contents: TimelineContents
+) -> Instant | None:
+    """Return a pending plan on file groups of ours that `before` does not show."""
     groups = _groups(contents.commit_metadata(i) for i in mine)
     seen = {(i.requested_time, i.planned_as) for i in before.instants}
     for plan in now.pending:
-        if (plan.requested_time, plan.planned_as) in seen:
-            continue
-        planned = {(g.partition, g.file_id) for g in planned_groups(plan, contents)}
-        if not groups.isdisjoint(planned):
-            rule = "it lost the table's lock before it completed, and the other was planned on its "
-            raise conflict_with(ours, plan.requested_time, f"{rule}file groups meanwhile")
+        if (plan.requested_time, plan.planned_as) not in seen:
+            planned = {(g.partition, g.file_id) for g in planned_groups(plan, contents)}
+            if not groups.isdisjoint(planned):
+                return plan
+    return None
 
 
 def _new_writes(
